@@ -20,12 +20,6 @@ namespace weft {
 
 namespace views = ranges::views;
 
-static std::vector<int64_t> content_of_box(const Box& box) {
-  std::vector<int64_t> content(box.offset.begin(), box.offset.end());
-  content.insert(content.end(), box.shape.begin(), box.shape.end());
-  return content;
-}
-
 static std::shared_ptr<const Partition> partition_of(const SavedSharding& sharding,
                                                      const Shape& shape, int ranks) {
   auto partition = std::make_shared<Partition>();
@@ -37,8 +31,10 @@ static std::shared_ptr<const Partition> partition_of(const SavedSharding& shardi
     const Box box = is_empty ? Box{Dims::filled(shape.ndim(), 0), shape}
                              : box_of(sharding.pattern, sizes, shape, rank);
     if (!is_empty && box.shape.product() == 0) continue;
+    std::vector<int64_t> content(box.offset.begin(), box.offset.end());
+    content.insert(content.end(), box.shape.begin(), box.shape.end());
     const auto [at, is_new] =
-        numbers.try_emplace(content_of_box(box), static_cast<int>(partition->boxes.size()));
+        numbers.try_emplace(std::move(content), static_cast<int>(partition->boxes.size()));
     if (is_new) {
       partition->boxes.push_back(box);
       partition->holders.emplace_back();

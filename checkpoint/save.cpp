@@ -131,9 +131,9 @@ struct CheckpointSaver::Saving {
   FileWriter writer;
   int rank;
   std::string previous;
-  std::thread thread;
+  std::thread thread = {};
   std::atomic<bool> done = false;
-  std::exception_ptr error;
+  std::exception_ptr error = {};
 
   void write(int64_t begin, int64_t end) {
     snapshot.for_bytes(begin, end, [&](std::span<const std::byte> piece) { writer.write(piece); });
@@ -274,9 +274,7 @@ std::unique_ptr<CheckpointSaver::Saving> CheckpointSaver::start(int64_t step,
                                             .snapshot = Snapshot(*files, rank, state),
                                             .writer = FileWriter(path, *files, rank),
                                             .rank = rank,
-                                            .previous = std::exchange(plans_->last, path),
-                                            .thread = {},
-                                            .error = {}});
+                                            .previous = std::exchange(plans_->last, path)});
 }
 
 std::string CheckpointSaver::save(int64_t step, const StateDict& state) {

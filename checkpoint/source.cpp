@@ -225,8 +225,16 @@ class ShardedFiles {
       info = nlohmann::json::parse(text->second);
     }
     for (const SafetensorsEntry& entry : file.entries()) {
-      const Dims start = Dims::filled(entry.shape.ndim(), 0);
-      add_part(entry, {info.is_null() ? start : offset_of(path, info, entry), entry.shape});
+      const Dims offset =
+          info.is_null() ? Dims::filled(entry.shape.ndim(), 0) : offset_of(path, info, entry);
+      const auto [known, is_new] = contents_.tensors.try_emplace(
+          entry.name, CheckpointSource::Entry{entry.dtype, entry.shape});
+      const auto& [dtype, shape] = known->second;
+      if (dtype != entry.dtype || shape.ndim() != entry.shape.ndim()) {
+        fail("checkpoint: ", path, ": tensor ", in_quotes(entry.name), " is ", entry.dtype, ' ',
+             entry.shape, " but ", dtype, " of ", shape.ndim(), " dims in another file");
+      }
+      boxes_[entry.name].push_back({files_.size() - 1, {offset, entry.shape}});
     }
   }
 
@@ -283,18 +291,6 @@ class ShardedFiles {
            " is too large to lie at ", offset);
     }
     return offset;
-  }
-
-  void add_part(const SafetensorsEntry& entry, const Box& box) {
-    const size_t file = files_.size() - 1;
-    const auto [known, is_new] = contents_.tensors.try_emplace(
-        entry.name, CheckpointSource::Entry{entry.dtype, entry.shape});
-    if (known->second.dtype != entry.dtype || known->second.shape.ndim() != entry.shape.ndim()) {
-      fail("checkpoint: ", files_.back(), ": tensor ", in_quotes(entry.name), " is ", entry.dtype,
-           ' ', entry.shape, " but ", known->second.dtype, " of ", known->second.shape.ndim(),
-           " dims in another file");
-    }
-    boxes_[entry.name].push_back({file, box});
   }
 
   std::string path_;

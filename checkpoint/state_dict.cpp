@@ -188,9 +188,8 @@ SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from) {
 }
 
 void TrainingState::add(const std::string& name, Optimizer& optimizer) {
-  add(name, Part{.give = [&optimizer] { return weft::state_dict(optimizer); },
-                 .take = [&optimizer](
-                             const auto& numbers) { take_optimizer_numbers(optimizer, numbers); }});
+  const auto take = [&](const auto& numbers) { take_optimizer_numbers(optimizer, numbers); };
+  add(name, Part{[&] { return weft::state_dict(optimizer); }, take});
 }
 
 std::string some_of(const std::vector<std::string>& names) {
@@ -232,15 +231,8 @@ void TrainingState::add(const std::string& name, const Tensor& tensor) {
 }
 
 void TrainingState::add(const std::string& name, int64_t& number) {
-  add(name, Part{.give =
-                     [&number] {
-                       return StateDict{{}, {{"value", number}}};
-                     },
-                 .take = [&number](const auto& numbers) { number = numbers.at("value"); }});
-}
-
-void TrainingState::add(const std::string& name, RandomState& random) {
-  add(name, [&random]() -> RandomState& { return random; });
+  const auto give = [&number] { return StateDict{.tensors = {}, .numbers = {{"value", number}}}; };
+  add(name, Part{give, [&number](const auto& numbers) { number = numbers.at("value"); }});
 }
 
 void TrainingState::add(const std::string& name, const std::function<RandomState&()>& random) {
@@ -249,10 +241,11 @@ void TrainingState::add(const std::string& name, const std::function<RandomState
                      {{"seed", std::bit_cast<int64_t>(random().seed)},
                       {"stream", std::bit_cast<int64_t>(random().stream)}}};
   };
-  add(name, Part{.give = give, .take = [random](const auto& numbers) {
-                   random() = {std::bit_cast<uint64_t>(numbers.at("seed")),
-                               std::bit_cast<uint64_t>(numbers.at("stream"))};
-                 }});
+  const auto take = [random](const auto& numbers) {
+    random() = {std::bit_cast<uint64_t>(numbers.at("seed")),
+                std::bit_cast<uint64_t>(numbers.at("stream"))};
+  };
+  add(name, Part{give, take});
 }
 
 StateDict TrainingState::state_dict() const {

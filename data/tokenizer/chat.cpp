@@ -69,11 +69,10 @@ static std::string today(const char* form) {
 
 /// Removes all occurrences of a text; returns whether there was one.
 static bool remove_all(std::string& from, std::string_view text) {
-  bool found = false;
-  for (size_t at = 0; (at = from.find(text, at)) != from.npos; found = true) {
-    from.erase(at, text.size());
-  }
-  return found;
+  std::string rest;
+  append_replaced(rest, from, text, "");
+  from.swap(rest);
+  return from.size() < rest.size();
 }
 
 /// An answer as Qwen 3 writes it: with its thoughts after the last question only.

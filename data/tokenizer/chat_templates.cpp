@@ -290,13 +290,6 @@ std::span<const ChatTemplate> all_chat_templates() {
   return all;
 }
 
-const ChatTemplate* chat_template_named(std::string_view name) {
-  const auto all = all_chat_templates();
-  const auto found =
-      std::ranges::find(all, name, [](const ChatTemplate& t) { return std::string_view(t.name); });
-  return found == all.end() ? nullptr : &*found;
-}
-
 const ChatTemplate* chat_template_of(std::string_view jinja) {
   // A text within a template has its line ends as they are or as \n.
   std::string plain;

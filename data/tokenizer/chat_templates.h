@@ -65,7 +65,6 @@ struct ChatTemplate {
 };
 
 std::span<const ChatTemplate> all_chat_templates();
-const ChatTemplate* chat_template_named(std::string_view name);
 /// The template whose Jinja text this is, or null.
 const ChatTemplate* chat_template_of(std::string_view jinja);
 

@@ -15,22 +15,18 @@
 
 namespace weft::text {
 
-/// Whether the composed form of any text of such code points is the text itself: scripts without
-/// combining marks, sorted ranges.
-static bool is_composed(char32_t value) {
+/// Whether all code points are of scripts without combining marks: the composed form of such a text
+/// is the text itself.
+static bool is_composed(std::string_view text) {
   static constexpr std::pair<char32_t, char32_t> ranges[] = {
       {0, 0x2FF},       {0x400, 0x482},   {0x2010, 0x2026}, {0x2190, 0x2328},
       {0x2500, 0x2ADB}, {0x3000, 0x3029}, {0x3041, 0x3096}, {0x309B, 0x312F},
       {0x3400, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFF01, 0xFFDF}, {0x1F300, 0x1FAFF}};
-  return std::ranges::any_of(
-      ranges, [&](const auto& range) { return value >= range.first && value <= range.second; });
-}
-
-static bool is_composed(std::string_view text) {
   for (size_t at = 0; at < text.size();) {
-    const CodePoint c = code_point_at(text, at);
-    if (!is_composed(c.value)) return false;
-    at += c.bytes;
+    const auto [value, bytes] = code_point_at(text, at);
+    const auto holds = [c = value](auto& range) { return c >= range.first && c <= range.second; };
+    if (std::ranges::none_of(ranges, holds)) return false;
+    at += bytes;
   }
   return true;
 }
@@ -299,28 +295,23 @@ static size_t grapheme_bytes(std::string_view text, size_t at) {
   return at - begin;
 }
 
-void Replacements::append(std::string& to, std::string_view grapheme) const {
-  if (grapheme.size() <= kLongestGrapheme) {
-    if (const auto found = match(grapheme, false)) {
-      to += found->text;
-      return;
-    }
-  }
-  for (size_t at = 0; at < grapheme.size();) {
-    const std::string_view character = grapheme.substr(at, code_point_at(grapheme, at).bytes);
-    const auto found = match(character, false);
-    to += found ? found->text : character;
-    at += character.size();
-  }
-}
-
 std::string Replacements::applied_by_graphemes(std::string_view text) const {
   std::string to;
   to.reserve(text.size() + text.size() / 8);
   for (size_t at = 0; at < text.size();) {
-    const size_t bytes = grapheme_bytes(text, at);
-    append(to, text.substr(at, bytes));
-    at += bytes;
+    const size_t end = at + grapheme_bytes(text, at);
+    if (end - at <= kLongestGrapheme) {
+      if (const auto found = match(text.substr(at, end - at), false)) {
+        to += found->text;
+        at = end;
+      }
+    }
+    while (at < end) {
+      const std::string_view character = text.substr(at, code_point_at(text, at).bytes);
+      const auto found = match(character, false);
+      to += found ? found->text : character;
+      at += character.size();
+    }
   }
   return to;
 }

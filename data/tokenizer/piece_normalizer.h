@@ -42,7 +42,6 @@ class Replacements {
   std::string applied_by_graphemes(std::string_view text) const;
 
  private:
-  void append(std::string& to, std::string_view grapheme) const;
   /// Goes along a byte from the children at `at` to those of the child; returns its unit, or 0.
   uint32_t child(size_t& at, unsigned char byte) const;
   uint32_t unit(size_t at) const { return at < units_.size() ? units_[at] : 0; }

@@ -224,7 +224,6 @@ static void add_bpe(const std::string& what, const PieceModel& from, TextModel& 
 
 static void add_unigram(const std::string& what, const PieceModel& from, TextModel& model) {
   UnigramSpec spec;
-  spec.bytes.fill(-1);
   for (size_t i = 0; i < from.pieces.size(); ++i) {
     const PieceModel::Piece& piece = from.pieces[i];
     const auto id = static_cast<int32_t>(i);

@@ -55,6 +55,7 @@ class PatternWriter {
       : what_(what), pattern_(pattern) {}
 
   std::string text() {
+    if (pattern_.find("&&") != pattern_.npos) refuse("an intersection of classes (&&)");
     while (at_ < pattern_.size()) {
       const char c = pattern_[at_];
       if (c == '\\' && at_ + 1 < pattern_.size()) {
@@ -156,10 +157,6 @@ Find regex_finder(const std::string& what, const std::string& pattern) {
   static constexpr size_t kLongest = 10000;
   if (pattern.size() > kLongest) {
     fail(what, ": a pattern has ", pattern.size(), " bytes, expected at most ", kLongest);
-  }
-  if (pattern.find("&&") != pattern.npos) {
-    fail(what, ": the pattern is ", in_quotes(pattern),
-         ", expected none with an intersection of classes (&&)");
   }
   const std::string written = PatternWriter(what, pattern).text();
   int problem = 0;

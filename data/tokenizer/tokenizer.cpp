@@ -337,12 +337,13 @@ std::vector<std::string> Tokenizer::chat_templates() {
 }
 
 Tokenizer Tokenizer::with_chat_template(const std::string& name) const {
-  const text::ChatTemplate* form = text::chat_template_named(name);
-  if (!form) {
+  const auto forms = text::all_chat_templates();
+  const auto form = std::ranges::find(forms, name, &text::ChatTemplate::name);
+  if (form == forms.end()) {
     fail("chat: the template is ", in_quotes(name), ", expected one of ", listed(chat_templates()));
   }
   auto body = std::make_shared<Body>(*body_);
-  body->set_chat(form);
+  body->set_chat(&*form);
   return Tokenizer(std::move(body));
 }
 

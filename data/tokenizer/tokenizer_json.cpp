@@ -217,7 +217,6 @@ static void read_unigram(const JsonPart& part, TextModel& model) {
     spec.pieces.push_back({text, static_cast<int32_t>(id), read_by_serde(pair[1].get<double>())});
   }
   spec.unknown = part.at("unk_id").id_below(spec.pieces.size());
-  spec.bytes.fill(-1);
   if (part.flag("byte_fallback", false)) spec.bytes = ids_of_bytes(model.ids);
   model.words = std::make_unique<Unigram>(spec);
 }

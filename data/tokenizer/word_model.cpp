@@ -100,7 +100,6 @@ Bpe::Bpe(const std::string& what, BpeSpec spec)
     const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
     merges_[slot_of(merge.pair)] = merge;
   }
-  bytes_.fill(-1);
   for (const auto& [piece, id] : spec_.vocabulary) {
     if (piece.empty()) continue;
     if (spec_.by_bytes) {

@@ -100,7 +100,7 @@ class Bpe final : public WordModel {
   /// Without the merges, and without the vocabulary unless it is searched for whole words.
   BpeSpec spec_;
   std::vector<Merge> merges_;
-  std::array<int32_t, 256> bytes_{};
+  std::array<int32_t, 256> bytes_ = ids_of_bytes({});
   std::unordered_map<char32_t, int32_t> characters_;
   int32_t unknown_ = -1;
 };
@@ -127,7 +127,7 @@ struct UnigramSpec {
   std::vector<Piece> pieces = {};
   int32_t unknown = 0;
   /// The ids of bytes, which stand for a character without a piece; -1 where there are none.
-  std::array<int32_t, 256> bytes = {};
+  std::array<int32_t, 256> bytes = ids_of_bytes({});
   Arithmetic arithmetic = Arithmetic::sentencepiece;
 };
 

@@ -70,7 +70,9 @@ class WEFT_API TrainingState {
   void add(const std::string& name, const Tensor& tensor);
   void add(const std::string& name, int64_t& number);
   /// Keys "<part>/seed" and "<part>/stream".
-  void add(const std::string& name, RandomState& random);
+  void add(const std::string& name, RandomState& random) {
+    add(name, [&random]() -> RandomState& { return random; });
+  }
   /// The same of the state that `random` returns at each save and load.
   void add(const std::string& name, const std::function<RandomState&()>& random);
 
