@@ -48,12 +48,6 @@ static void warn_of_cache(std::atomic<bool>& warned, const std::string& why) {
   warn("offload: ", why, ", so that reads and writes pass through the page cache, which is slower");
 }
 
-/// True if the environment variable WEFT_PLAIN_IO asks for no O_DIRECT.
-static bool is_plain_io() {
-  const char* asked = std::getenv("WEFT_PLAIN_IO");
-  return asked && std::string_view(asked) == "1";
-}
-
 /// The file of one rank in a directory: without a name, read and written by its process only.
 class DiskFile : NotCopied {
  public:
@@ -76,7 +70,8 @@ class DiskFile : NotCopied {
            ", expected a directory that can be written");
     }
     static std::atomic<bool> warned = false;
-    const bool is_plain = is_plain_io();
+    const char* plain = std::getenv("WEFT_PLAIN_IO");
+    const bool is_plain = plain && std::string_view(plain) == "1";
     if (!is_plain) direct_ = opened_descriptor(path, O_RDWR | O_DIRECT);
     const int reason = errno;
     ::unlink(path.c_str());

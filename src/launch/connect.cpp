@@ -18,7 +18,7 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
-#include "src/comm/nccl/nccl_transport.h"
+#include "src/comm/nccl/calls.h"
 #include "src/comm/waiter.h"
 #include "src/device/memory.h"
 #include "src/device/shared_memory.h"
