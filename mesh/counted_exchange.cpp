@@ -223,8 +223,45 @@ struct SentRows {
     if (is_wrong) return 0;
     return phase == 0 ? read_keys(shown) : read_values(shown);
   }
-  int64_t read_keys(std::span<const void* const> shown);
-  int64_t read_values(std::span<const void* const> shown);
+  int64_t read_keys(std::span<const void* const> shown) {
+    int64_t bytes = 0;
+    const KeyRange mine = ranks.ranges[static_cast<size_t>(ranks.self)];
+    for (const size_t m : order) {
+      if (!shown[m]) continue;
+      const MemoryBlock& block = *static_cast<const MemoryBlock*>(shown[m]);
+      std::vector<int64_t> here;
+      if (block.device.kind == DeviceKind::cuda && block.numel() > 0) {
+        here.resize(static_cast<size_t>(block.numel()));
+        copy(dense_block(here.data(), DType::i64, block.shape), block);
+      }
+      const int64_t* keys = here.empty() ? block.as<int64_t>() : here.data();
+      const std::span<const int64_t> all(keys, static_cast<size_t>(block.numel()));
+      runs[m] = run_of(all, mine);
+      const auto named = part_of(all, runs[m]);
+      made.keys.insert(made.keys.end(), named.begin(), named.end());
+      if (m != static_cast<size_t>(ranks.self)) {
+        bytes += runs[m].count() * static_cast<int64_t>(sizeof(int64_t));
+      }
+    }
+    return bytes;
+  }
+
+  int64_t read_values(std::span<const void* const> shown) {
+    made.make_room(to, static_cast<int64_t>(made.keys.size()), rows.dtype, rows.device);
+    size_t at = 0;
+    int64_t bytes = 0;
+    for (const size_t m : order) {
+      if (!shown[m]) continue;
+      const KeyRun& run = runs[m];
+      const size_t begin = std::exchange(at, at + (run.end - run.begin));
+      const MemoryBlock block = rows_of(to, static_cast<const MemoryBlock*>(shown[m])[1], run);
+      if (block.numel() != 0) copy(rows_of(to, made.rows, {begin, at}), block);
+      if (m != static_cast<size_t>(ranks.self)) {
+        bytes += bytes_of_rows(to, run.count(), rows.dtype);
+      }
+    }
+    return bytes;
+  }
 
   const RowDim& to;
   const RowRanks& ranks;
@@ -234,46 +271,6 @@ struct SentRows {
   KeyedRows made = {};
   bool is_wrong = false;
 };
-
-int64_t SentRows::read_keys(std::span<const void* const> shown) {
-  int64_t bytes = 0;
-  const KeyRange mine = ranks.ranges[static_cast<size_t>(ranks.self)];
-  for (const size_t m : order) {
-    if (!shown[m]) continue;
-    const MemoryBlock& block = *static_cast<const MemoryBlock*>(shown[m]);
-    std::vector<int64_t> here;
-    if (block.device.kind == DeviceKind::cuda && block.numel() > 0) {
-      here.resize(static_cast<size_t>(block.numel()));
-      copy(dense_block(here.data(), DType::i64, block.shape), block);
-    }
-    const int64_t* keys = here.empty() ? block.as<int64_t>() : here.data();
-    const std::span<const int64_t> all(keys, static_cast<size_t>(block.numel()));
-    runs[m] = run_of(all, mine);
-    const auto named = part_of(all, runs[m]);
-    made.keys.insert(made.keys.end(), named.begin(), named.end());
-    if (m != static_cast<size_t>(ranks.self)) {
-      bytes += runs[m].count() * static_cast<int64_t>(sizeof(int64_t));
-    }
-  }
-  return bytes;
-}
-
-int64_t SentRows::read_values(std::span<const void* const> shown) {
-  made.make_room(to, static_cast<int64_t>(made.keys.size()), rows.dtype, rows.device);
-  size_t at = 0;
-  int64_t bytes = 0;
-  for (const size_t m : order) {
-    if (!shown[m]) continue;
-    const KeyRun& run = runs[m];
-    const size_t begin = std::exchange(at, at + (run.end - run.begin));
-    const MemoryBlock block = rows_of(to, static_cast<const MemoryBlock*>(shown[m])[1], run);
-    if (block.numel() != 0) copy(rows_of(to, made.rows, {begin, at}), block);
-    if (m != static_cast<size_t>(ranks.self)) {
-      bytes += bytes_of_rows(to, run.count(), rows.dtype);
-    }
-  }
-  return bytes;
-}
 
 }  // namespace
 

@@ -134,6 +134,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   Communicator ranks_;
   std::vector<MeshAxis> axes_;
   std::array<int, kMaxAxes> sizes_{};
+  /// 0 beyond the last axis.
   std::array<int, kMaxAxes> strides_{};
   int rank_ = 0;
   Coordinates coordinates_{};

@@ -80,9 +80,8 @@ Device DeviceMesh::device() const {
 }
 
 int DeviceMesh::size() const {
-  int size = 1;
-  for (int i = 0; i < ndim(); ++i) size *= axis_size(i);
-  return size;
+  return ranges::accumulate(axes_, 1, std::multiplies(),
+                            [&](int axis) { return grid_of(body_).size(axis); });
 }
 
 static void check_axis(const DeviceMesh& mesh, int axis) {
@@ -272,9 +271,8 @@ int MeshGrid::size(const Axes& axes) const {
 }
 
 std::string MeshGrid::names(const Axes& axes) const {
-  std::string names;
-  for (int axis : axes) names += (names.empty() ? "" : "+") + axes_[static_cast<size_t>(axis)].name;
-  return names;
+  return listed(
+      axes, [&](int axis) { return axes_[static_cast<size_t>(axis)].name; }, "+");
 }
 
 Coordinates MeshGrid::coordinates_of(int rank) const {
@@ -286,9 +284,7 @@ Coordinates MeshGrid::coordinates_of(int rank) const {
 }
 
 int MeshGrid::rank_at(const Coordinates& coordinates) const {
-  int rank = 0;
-  for (size_t axis = 0; axis < axes_.size(); ++axis) rank += coordinates[axis] * strides_[axis];
-  return rank;
+  return std::inner_product(coordinates.begin(), coordinates.end(), strides_.begin(), 0);
 }
 
 std::vector<int> MeshGrid::members(const Axes& axes, const Coordinates& coordinates) const {

@@ -194,10 +194,6 @@ static MemoryBlock source_part(const BoxRead& read, const BoxRead::Source& sourc
   return member ? member->part({source.offset, read.into.shape}) : MemoryBlock{};
 }
 
-static bool is_same_memory(const MemoryBlock& a, const MemoryBlock& b) {
-  return a.data == b.data && a.strides == b.strides;
-}
-
 static void copy_block(const MemoryBlock& out, const MemoryBlock& in) {
   const size_t bytes = static_cast<size_t>(in.numel()) * size_of(in.dtype);
   if (out.device.kind == DeviceKind::cpu && bytes >= kBulkBytes && in.dtype == out.dtype &&
@@ -212,7 +208,8 @@ static void read_one(const BoxRead& read, ReduceOp op, std::span<const MemoryBlo
                      const MemoryBlock& out) {
   if (read.sources.size() == 1) {
     const MemoryBlock part = source_part(read, read.sources[0], members);
-    if (part.data && !is_same_memory(part, out)) copy_block(out, part);
+    const bool is_there = part.data == out.data && part.strides == out.strides;
+    if (part.data && !is_there) copy_block(out, part);
     return;
   }
   std::vector<MemoryBlock> blocks;

@@ -10,11 +10,8 @@
 
 namespace weft {
 
-/// Number of dims when a sharding is made without a tensor.
-static constexpr int kNoDims = 0;
-
 static Placement counted(const Placement& placement, int ndim) {
-  if (ndim == kNoDims && placement.is_shard() && placement.dim() < 0) {
+  if (ndim == 0 && placement.is_shard() && placement.dim() < 0) {
     fail("sharding: placement is ", placement,
          ", expected a dim of at least 0 where no tensor is given");
   }
@@ -58,9 +55,6 @@ static void check_partials(const Pattern& pattern, const DeviceMesh& mesh) {
          in_quotes(mesh.root().axis_name(axis)), ", expected one kind");
   }
 }
-
-Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements)
-    : Sharding(mesh, placements, kNoDims) {}
 
 Sharding::Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim) {
   if (!mesh) fail("sharding: this rank is not in the mesh, expected one of its ranks");

@@ -34,9 +34,6 @@ class WEFT_API DeviceMesh {
   /// communicator gives an empty mesh, on a rank that is not in the mesh.
   DeviceMesh(Communicator ranks, std::vector<MeshAxis> axes,
              DeviceKind device_type = DeviceKind::cpu);
-  DeviceMesh(Communicator ranks, std::initializer_list<MeshAxis> axes,
-             DeviceKind device_type = DeviceKind::cpu)
-      : DeviceMesh(std::move(ranks), std::vector<MeshAxis>(axes), device_type) {}
 
   /// Makes the root mesh from existing tables.
   explicit DeviceMesh(std::shared_ptr<MeshBody> body);

@@ -22,12 +22,11 @@ class WEFT_API Sharding {
  public:
   Sharding() = default;
   explicit Sharding(std::shared_ptr<const ShardingBody> body) : body_(std::move(body)) {}
-  /// Puts `placements` on the axes of `mesh`; other axes of its root mesh replicate.
-  /// std::invalid_argument for more placements than axes, an unknown axis, Partials of two kinds,
-  /// or an order that does not name the cutting axes.
-  Sharding(const DeviceMesh& mesh, const Placements& placements);
-  /// The same for a tensor of `ndim` dims; negative dims count from the end.
-  Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim);
+  /// Puts `placements` on the axes of `mesh`; other axes of its root mesh replicate. Negative dims
+  /// count from the end of a tensor of `ndim` dims. std::invalid_argument for negative dims where
+  /// it is 0, more placements than axes, an unknown axis, Partials of two kinds, or an order that
+  /// does not name the cutting axes.
+  Sharding(const DeviceMesh& mesh, const Placements& placements, int ndim = 0);
 
   /// Puts `pattern` on all axes of the root mesh; std::invalid_argument for Partials of two kinds.
   static Sharding of(const DeviceMesh& mesh, const Pattern& pattern);

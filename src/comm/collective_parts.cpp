@@ -213,7 +213,7 @@ void copy_elements(const Piece& piece, void* to, const void* from, int64_t count
   if (count == 0 || to == from) return;
   const size_t bytes = static_cast<size_t>(count) * size_of(piece.dtype);
   if (piece.device.kind == DeviceKind::cuda) {
-    cuda::copy_on_devices(to, from, bytes, cuda::current_stream(piece.device));
+    cuda::copy_on_devices(to, from, bytes, current_stream(piece.device));
   } else {
     copy_bytes(to, from, bytes, static_cast<size_t>(of) * size_of(piece.dtype));
   }

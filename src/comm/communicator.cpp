@@ -162,11 +162,10 @@ bool Communicator::contains(const Communicator& other) const {
   if (some.size() == 1) return true;  // this rank
   if (all.world() != some.world()) return false;
   if (!all.world()) return true;
-  const auto is_here = [&among = all.members()->world_ranks](int rank) {
-    return std::find(among.begin(), among.end(), rank) != among.end();
-  };
-  const std::vector<int>& ranks = some.members()->world_ranks;
-  return std::all_of(ranks.begin(), ranks.end(), is_here);
+  const std::vector<int>& among = all.members()->world_ranks;
+  return std::ranges::all_of(some.members()->world_ranks, [&](int rank) {
+    return std::ranges::find(among, rank) != among.end();
+  });
 }
 
 const CommunicatorTraffic& Communicator::traffic() const {

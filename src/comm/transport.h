@@ -30,7 +30,7 @@ struct Members {
   std::vector<int> hosts = {};
   /// The state shared by the ranks that fail together; null in a simulated world.
   std::shared_ptr<World> world = {};
-  /// What `in_words` returns, for a group that the user did not make; empty: see there.
+  /// The names that `in_words` returns for a group that the user did not make; else empty.
   std::vector<std::string> names = {};
 
   int size() const { return static_cast<int>(world_ranks.size()); }

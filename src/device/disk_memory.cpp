@@ -48,12 +48,6 @@ static void warn_of_cache(std::atomic<bool>& warned, const std::string& why) {
   warn("offload: ", why, ", so that reads and writes pass through the page cache, which is slower");
 }
 
-/// True if the environment variable WEFT_PLAIN_IO asks for no O_DIRECT.
-static bool is_plain_io() {
-  const char* asked = std::getenv("WEFT_PLAIN_IO");
-  return asked && std::string_view(asked) == "1";
-}
-
 /// The file of one rank in a directory: without a name, read and written by its process only.
 class DiskFile : NotCopied {
  public:
@@ -76,7 +70,8 @@ class DiskFile : NotCopied {
            ", expected a directory that can be written");
     }
     static std::atomic<bool> warned = false;
-    const bool is_plain = is_plain_io();
+    const char* plain = std::getenv("WEFT_PLAIN_IO");
+    const bool is_plain = plain && std::string_view(plain) == "1";
     if (!is_plain) direct_ = opened_descriptor(path, O_RDWR | O_DIRECT);
     const int reason = errno;
     ::unlink(path.c_str());
@@ -151,8 +146,6 @@ class DiskFile : NotCopied {
   std::unique_ptr<DiskQueue> queue_ = std::make_unique<DiskQueue>();
 };
 
-static int64_t aligned(int64_t bytes) { return DiskMemory::next(bytes); }
-
 /// Requests of at most 4 blocks keep several under way.
 static constexpr int64_t kMostOfRequest = 4 * DiskMemory::kBlock;
 
@@ -170,7 +163,7 @@ DiskMemory::DiskMemory(std::shared_ptr<DiskFile> file, std::vector<Array> arrays
   for (Array& array : arrays) {
     arrays_.push_back({std::move(array.name), bytes_, array.bytes, blocks});
     blocks += static_cast<size_t>((array.bytes + kBlock - 1) / kBlock);
-    bytes_ += aligned(array.bytes);
+    bytes_ += next(array.bytes);
   }
   // First, because the hashes of arrays that do not fit may not fit into memory either.
   start_ = file_->reserve(bytes_);
@@ -265,7 +258,7 @@ DiskMemory::Transfer DiskMemory::start(bool writes, int64_t offset, int64_t byte
   const bool direct = is_padded && !cached_;
   const auto add = [&](int64_t at, int64_t size) {
     // Only the last request of an array is padded.
-    const int64_t moved = direct ? aligned(size) : size;
+    const int64_t moved = direct ? next(size) : size;
     requests.push_back({direct ? file_->direct() : file_->buffered(), writes, start_ + at,
                         data + (at - offset), moved});
     file_->queue().start(requests.back());
@@ -324,9 +317,11 @@ DiskBuffer::DiskBuffer(int64_t bytes, bool pinned) {
   const auto size = static_cast<size_t>(allocated(bytes));
   storage_ = pinned ? Storage::allocate_pinned(size) : Storage::allocate(size);
   const auto address = reinterpret_cast<uintptr_t>(storage_->data());
-  offset_ = aligned(static_cast<int64_t>(address)) - static_cast<int64_t>(address);
+  offset_ = DiskMemory::next(static_cast<int64_t>(address)) - static_cast<int64_t>(address);
 }
 
-int64_t DiskBuffer::allocated(int64_t bytes) { return aligned(bytes) + DiskMemory::kAlignment; }
+int64_t DiskBuffer::allocated(int64_t bytes) {
+  return DiskMemory::next(bytes) + DiskMemory::kAlignment;
+}
 
 }  // namespace weft

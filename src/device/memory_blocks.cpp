@@ -33,12 +33,6 @@ size_t class_bytes(int size_class) {
 
 static constexpr bool is_mapped(size_t bytes) { return kKeepsMemory && bytes >= kHugePage; }
 
-/// Memory that other processes may read in place; below a page copying is as fast.
-static SharedHeap* shared_heap_for(size_t bytes) {
-  constexpr size_t least = 4096;
-  return kKeepsMemory && bytes >= least ? SharedHeap::of_process() : nullptr;
-}
-
 /// Maps one extra huge page and unmaps the parts before and after the aligned block.
 static void* map_huge(size_t bytes) {
   void* raw =
@@ -54,7 +48,9 @@ static void* map_huge(size_t bytes) {
 }
 
 void* try_system_allocate(size_t bytes) {
-  if (SharedHeap* heap = shared_heap_for(bytes)) {
+  // Other processes may read the memory in place; below a page copying is as fast.
+  constexpr size_t least = 4096;
+  if (SharedHeap* heap = SharedHeap::of_process(); heap && kKeepsMemory && bytes >= least) {
     // When the shared heap is fragmented, private memory is used; other processes copy that.
     if (void* data = heap->try_allocate(bytes)) return data;
   }

@@ -21,14 +21,9 @@ namespace weft {
 /// Far from where programs, their libraries and sanitizers lie.
 static constexpr uintptr_t kFirstRegion = uintptr_t{0x200000000000};
 
-static void* region_address(int index) {
-  return reinterpret_cast<void*>(kFirstRegion +
-                                 static_cast<uintptr_t>(index) * SharedMemory::kRegion);
-}
-
 SharedMemory::SharedMemory(int index, OwnedDescriptor descriptor, size_t bytes)
     : descriptor_(std::move(descriptor)), bytes_(bytes) {
-  void* wanted = region_address(index);
+  void* wanted = reinterpret_cast<void*>(kFirstRegion + static_cast<uintptr_t>(index) * kRegion);
   void* got = mmap(wanted, bytes, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, descriptor_.get(), 0);
   if (got == wanted) {

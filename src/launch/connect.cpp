@@ -18,7 +18,7 @@
 
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
-#include "src/comm/nccl/nccl_transport.h"
+#include "src/comm/nccl/calls.h"
 #include "src/comm/waiter.h"
 #include "src/device/memory.h"
 #include "src/device/shared_memory.h"
@@ -69,24 +69,17 @@ struct Launched {
   std::string job = {};
 };
 
-/// The names of a launcher's environment variables.
-struct LauncherVariables {
-  const char* by;
-  const char* rank;
-  const char* size;
-  const char* local_rank;
-  const char* local_size;
-};
-
-static Launched read(const LauncherVariables& names) {
-  const Launched launched{names.by, number_in_variable(names.rank), number_in_variable(names.size),
-                          number_in_variable(names.local_rank),
-                          names.local_size ? number_in_variable(names.local_size) : 0};
+/// Reads the variables of these names; `local_size` may be null.
+static Launched read(const char* by, const char* rank, const char* size, const char* local_rank,
+                     const char* local_size) {
+  const Launched launched{by, number_in_variable(rank), number_in_variable(size),
+                          number_in_variable(local_rank),
+                          local_size ? number_in_variable(local_size) : 0};
   const bool fits = launched.rank < launched.size && launched.local_rank <= launched.rank &&
                     launched.local_size <= launched.size;
   if (!fits) {
-    fail("connect: ", names.rank, " is ", launched.rank, ", ", names.size, " is ", launched.size,
-         ", ", names.local_rank, " is ", launched.local_rank, " and the ranks of this host are ",
+    fail("connect: ", rank, " is ", launched.rank, ", ", size, " is ", launched.size, ", ",
+         local_rank, " is ", launched.local_rank, " and the ranks of this host are ",
          launched.local_size, ", expected numbers of one job");
   }
   return launched;
@@ -111,21 +104,21 @@ static Launched launched_from_environment() {
   Launched launched;
   check_set({"WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
   if (is_set("WEFT_WORLD_SIZE")) {
-    launched = read(
-        {"weft run", "WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
+    launched = read("weft run", "WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK",
+                    "WEFT_LOCAL_WORLD_SIZE");
     launched.job = variable("WEFT_JOB");
   } else if (is_set("OMPI_COMM_WORLD_SIZE")) {
-    launched = read({"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"});
+    launched = read("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                    "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
     launched.job = concat(variable("PMIX_NAMESPACE"), '-', variable("OMPI_MCA_ess_base_jobid"));
   } else if (is_set("RANK") && is_set("WORLD_SIZE")) {
     check_set({"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_PORT"});
-    launched = read({"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"});
+    launched = read("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
     launched.job = concat(variable("TORCHELASTIC_RUN_ID"), '-', variable("MASTER_PORT"), '-',
                           variable("TORCHELASTIC_RESTART_COUNT"));
   } else if (is_set("SLURM_STEP_ID") && is_set("SLURM_STEP_NUM_TASKS")) {
     // Without srun, in a batch script, there is no step.
-    launched = read({"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr});
+    launched = read("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr);
     if (variable("SLURM_STEP_NUM_NODES") == "1") launched.local_size = launched.size;
     launched.job = concat(variable("SLURM_JOB_ID"), '.', variable("SLURM_STEP_ID"));
   }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/comm/collective_parts.h"
-#include "src/comm/nccl/nccl_transport.h"
+#include "src/comm/nccl/calls.h"
 #include "src/comm/transport.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/communicator.h"

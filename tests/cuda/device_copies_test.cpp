@@ -114,8 +114,8 @@ TEST_F(DeviceCopies, NoMemoryLeftSaysWhoHasIt) {
 }
 
 TEST_F(DeviceCopies, EventsOrderStreams) {
-  const Stream compute = cuda::stream_for(gpu, cuda::StreamRole::compute);
-  const Stream other = cuda::stream_for(gpu, cuda::StreamRole::copy);
+  const Stream compute = stream_for(gpu, StreamRole::compute);
+  const Stream other = stream_for(gpu, StreamRole::copy);
   const Held device = held({1000}, DType::f32, gpu), copied = held({1000}, DType::f32, gpu);
   fill(device.block, 3);
   Event::record(compute).wait(other);

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "src/comm/nccl/calls.h"
 #include "src/comm/nccl/library.h"
-#include "src/comm/nccl/nccl_transport.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "tests/comm/nccl_backend.h"

@@ -49,7 +49,7 @@ class Axes {
   uint8_t count_ = 0;
 };
 
-/// Those of the first `count` axes for which `is_wanted(axis)` is true, in mesh order.
+/// Returns the axes below `count` for which `is_wanted(axis)` is true, in mesh order.
 template <class IsWanted> Axes axes_where(int count, IsWanted is_wanted) {
   Axes axes;
   for (int axis = 0; axis < count; ++axis) {

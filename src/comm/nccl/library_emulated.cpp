@@ -191,8 +191,6 @@ const std::shared_ptr<End>& shared_end(void* communicator) {
 
 End& end_of(void* communicator) { return *shared_end(communicator); }
 
-void drop(void* communicator) { delete static_cast<std::shared_ptr<End>*>(communicator); }
-
 }  // namespace
 
 namespace emulated {
@@ -275,12 +273,14 @@ Status status(void* communicator) {
 
 void finish(void*) {}
 
-void destroy(void* communicator) noexcept { drop(communicator); }
+void destroy(void* communicator) noexcept {
+  delete static_cast<std::shared_ptr<End>*>(communicator);
+}
 
 void abort(void* communicator) noexcept {
   End& end = end_of(communicator);
   end.group->gone[static_cast<size_t>(end.rank)] = true;
-  drop(communicator);
+  destroy(communicator);
 }
 
 }  // namespace weft::nccl

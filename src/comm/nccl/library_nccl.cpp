@@ -51,8 +51,14 @@ static void check_nccl(const char* call, ncclResult_t result, ncclComm_t comm = 
 
 bool is_present() { return kLibrary.can_be_loaded(); }
 
-/// The process may have loaded another version before weft needed one.
-static void check_version() {
+/// Sets a variable that NCCL reads at its first use, unless the user has set it, and checks the
+/// version.
+static void prepare() {
+  // Runs kernels of several communicators in the order of their calls, which is the same on all
+  // ranks. Otherwise each could occupy the SMs that another one's peer waits for.
+  static const int done = setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  static_cast<void>(done);
+  // The process may have loaded another version before weft needed one.
   int version = 0;
   check_nccl("ncclGetVersion", ncclGetVersion(&version));
   if (version < kOldestVersion) {
@@ -60,17 +66,8 @@ static void check_version() {
   }
 }
 
-/// Sets variables that NCCL reads at its first use, unless the user has set them.
-static void set_nccl_knobs() {
-  // Runs kernels of several communicators in the order of their calls, which is the same on all
-  // ranks. Otherwise each could occupy the SMs that another one's peer waits for.
-  static const int done = setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
-  static_cast<void>(done);
-}
-
 UniqueId new_id() {
-  check_version();
-  set_nccl_knobs();
+  prepare();
   ncclUniqueId made;
   check_nccl("ncclGetUniqueId", ncclGetUniqueId(&made));
   UniqueId id;
@@ -79,8 +76,7 @@ UniqueId new_id() {
 }
 
 void* begin(int ranks, const UniqueId& id, int rank, int device) {
-  check_version();
-  set_nccl_knobs();
+  prepare();
   cuda::use_device(device);
   ncclUniqueId given;
   std::memcpy(&given, id.data(), sizeof given);

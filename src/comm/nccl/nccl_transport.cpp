@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/comm/nccl/nccl_transport.h"
+#include "src/comm/nccl/calls.h"
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "src/comm/flight/record.h"
-#include "src/comm/nccl/calls.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/context.h"
 #include "weft/error.h"

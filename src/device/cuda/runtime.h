@@ -10,10 +10,6 @@
 
 namespace weft::cuda {
 
-using weft::current_stream;
-using weft::stream_for;
-using weft::StreamRole;
-
 /// True when this build has CUDA kernels and the block is on a GPU.
 #ifdef WEFT_WITH_CUDA
 inline bool on_cuda(const MemoryBlock& block) { return block.device.kind == DeviceKind::cuda; }

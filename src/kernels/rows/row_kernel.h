@@ -142,7 +142,7 @@ void run_row_values(const char* what, [[maybe_unused]] Device device, const Kern
 #ifdef WEFT_COMPILES_KERNELS
     if (device.kind == DeviceKind::cuda) {
       return cuda::launch(cuda::RowValuesKernel<Kernel, C>{kernel, rows.count()}, rows.count(),
-                          cuda::current_stream(device));
+                          current_stream(device));
     }
 #endif
     kernel(HostWalk<C>(0, rows.count(), rows.size()));
