@@ -97,9 +97,9 @@ class RowsMove {
   }
 
   MemoryBlock new_block(const Shape& shape, DType dtype) {
-    const size_t bytes = static_cast<size_t>(shape.product()) * size_of(dtype);
-    moved_.memory.push_back(Storage::allocate(bytes, rows().device));
-    return dense_block(moved_.memory.back()->data(), dtype, shape, rows().device);
+    const DenseMemory made(shape, dtype, rows().device);
+    moved_.memory.push_back(made.memory);
+    return made.block;
   }
 
   void give_indices(std::vector<int64_t> places, const Shape& shape) {
