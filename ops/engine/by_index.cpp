@@ -196,11 +196,4 @@ int64_t most_missing(const Layout& operand, const std::vector<Box>& needed) {
   return most;
 }
 
-double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs) {
-  const int64_t most = most_missing(operand, needed_boxes(operand, result, needs));
-  if (most == 0) return 0;
-  return predicted_exchange_seconds(operand.sharding.mesh(),
-                                    most * static_cast<int64_t>(size_of(operand.dtype)));
-}
-
 }  // namespace weft

@@ -97,6 +97,15 @@ static std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int ax
   return choices;
 }
 
+/// Predicted time of fetching, for the bytes of the rank that needs most from others.
+static double predicted_fetch_seconds(const Layout& operand, const Layout& result,
+                                      const Needs& needs) {
+  const int64_t most = most_missing(operand, needed_boxes(operand, result, needs));
+  if (most == 0) return 0;
+  return predicted_exchange_seconds(operand.sharding.mesh(),
+                                    most * static_cast<int64_t>(size_of(operand.dtype)));
+}
+
 namespace {
 
 /// Cost of a candidate: predicted time, then the operands that it changes (the first ones weigh
@@ -242,27 +251,6 @@ bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
   for (size_t i = 0; i < choice.results.size(); ++i) {
     const Shape& shape = binding.result_shapes[i];
     if (!agrees(binding, binding.results[i], choice.results[i], shape, seen)) return false;
-  }
-  return true;
-}
-
-static bool keeps_cuts_of(int dim, const Pattern& given, const Pattern& used) {
-  for (int axis = 0; axis < given.axes(); ++axis) {
-    if (!given[axis].is_shard(dim) && !used[axis].is_shard(dim)) continue;
-    if (given[axis] != used[axis] || given.depth(axis) != used.depth(axis)) return false;
-  }
-  return true;
-}
-
-bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
-  const auto [rows, entries] = query.joined;
-  for (size_t i = 0; i < choice.operands.size(); ++i) {
-    const Binding::BoundArray& array = query.binding.operands[i];
-    for (size_t d = 0; d < array.size(); ++d) {
-      if (array[d].size() != 1 || (array[d][0] != rows && array[d][0] != entries)) continue;
-      const Pattern& given = query.operands[i]->sharding.pattern();
-      if (!keeps_cuts_of(static_cast<int>(d), given, choice.operands[i].pattern())) return false;
-    }
   }
   return true;
 }

@@ -22,6 +22,29 @@ static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int
   return true;
 }
 
+static bool keeps_cuts_of(int dim, const Pattern& given, const Pattern& used) {
+  for (int axis = 0; axis < given.axes(); ++axis) {
+    if (!given[axis].is_shard(dim) && !used[axis].is_shard(dim)) continue;
+    if (given[axis] != used[axis] || given.depth(axis) != used.depth(axis)) return false;
+  }
+  return true;
+}
+
+/// True when all operands that have one of the joined factors are cut along it as they were given:
+/// only then does each rank hold the rows that its entries name.
+static bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
+  const auto [rows, entries] = query.joined;
+  for (size_t i = 0; i < choice.operands.size(); ++i) {
+    const Binding::BoundArray& array = query.binding.operands[i];
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (array[d].size() != 1 || (array[d][0] != rows && array[d][0] != entries)) continue;
+      const Pattern& given = query.operands[i]->sharding.pattern();
+      if (!keeps_cuts_of(static_cast<int>(d), given, choice.operands[i].pattern())) return false;
+    }
+  }
+  return true;
+}
+
 namespace {
 
 /// Turns the axes' choices into shardings.
