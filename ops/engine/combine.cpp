@@ -177,16 +177,13 @@ class Combiner {
   }
 
   bool shares_linear_set(int operand, int factor) const {
-    for (const auto& set : query_.spec.linear) {
-      if (!contains(set, operand)) continue;
-      for (int other : set) {
-        const bool exists = other < std::ssize(binding_.operands);
-        if (exists && Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) {
-          return true;
-        }
-      }
-    }
-    return false;
+    const auto has = [&](int i) {
+      return i < std::ssize(binding_.operands) &&
+             Binding::has(binding_.operands[static_cast<size_t>(i)], factor);
+    };
+    return std::ranges::any_of(query_.spec.linear, [&](const auto& set) {
+      return contains(set, operand) && std::ranges::any_of(set, has);
+    });
   }
 
   /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
