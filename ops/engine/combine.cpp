@@ -309,7 +309,10 @@ class Combiner {
     for (size_t d = 0; d < array.size(); ++d) {
       const auto dim = static_cast<int>(d);
       const bool as_it_is = fetched >= 0 && is_fetched_dim(static_cast<size_t>(fetched), dim);
-      const Axes order = as_it_is ? pattern.cutting(dim) : order_of(array[d]);
+      const int factor = cut_factor_of(array[d]);
+      const Axes order = as_it_is     ? pattern.cutting(dim)
+                         : factor < 0 ? Axes()
+                                      : orders_[static_cast<size_t>(factor)];
       if (!coincides(array[d], order)) return std::nullopt;
       if (order.size() > 1) pattern.set_order(dim, order);
     }
@@ -319,12 +322,6 @@ class Combiner {
     } catch (const std::invalid_argument&) {  // sizes that do not divide the parts outside of them
       return std::nullopt;
     }
-  }
-
-  /// The axes that cut the first cut factor of a dim, in their order.
-  Axes order_of(const Binding::BoundDim& dim) const {
-    const int factor = cut_factor_of(dim);
-    return factor < 0 ? Axes() : orders_[static_cast<size_t>(factor)];
   }
 
   bool coincides(const Binding::BoundDim& dim, const Axes& order) const {
