@@ -24,12 +24,6 @@ struct RowAxes {
   Numbers parts;
 
   int64_t group_count() const { return mesh ? mesh.body()->grid().size(groups) : 1; }
-  /// This rank's number among the parts along these axes.
-  int64_t position_along(const Axes& axes) const {
-    int64_t position = 0;
-    for (const int axis : axes) position = position * mesh.axis_size(axis) + mesh.coordinate(axis);
-    return position;
-  }
 };
 
 RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
@@ -174,7 +168,10 @@ Numbers rows_of_parts(const Numbers& counts, const RowAxes& axes) {
 
 /// The choices of the experts that this rank has.
 Numbers own_choices(const SortedChoices& sorted, const RowAxes& axes) {
-  const int64_t position = axes.mesh ? axes.position_along(axes.experts) : 0;
+  int64_t position = 0;
+  for (const int axis : axes.experts) {
+    position = position * axes.mesh.axis_size(axis) + axes.mesh.coordinate(axis);
+  }
   const auto before = axes.parts.begin() + position;
   const auto first = static_cast<size_t>(std::accumulate(axes.parts.begin(), before, int64_t{0}));
   const auto end = first + static_cast<size_t>(*before);

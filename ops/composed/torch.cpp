@@ -10,11 +10,12 @@
 
 namespace weft::torch {
 
-/// function(a) for a tensor with dims; one without dims gets one for the call.
-template <class Function>
-static Tensor with_dim(const char* what, const Tensor& a, const Function& function) {
+/// function(a, more...) for a tensor with dims; one without dims gets one for the call.
+template <class Function, class... More>
+static Tensor with_dim(const char* what, const Function& function, const Tensor& a,
+                       const More&... more) {
   check_tensor(what, a);
-  return a.ndim() > 0 ? function(a) : reshape(function(unsqueeze(a, 0)), {});
+  return a.ndim() > 0 ? function(a, more...) : reshape(function(unsqueeze(a, 0), more...), {});
 }
 
 static Tensor cast_to(const char* what, const Tensor& a, std::optional<DType> dtype) {
@@ -23,13 +24,11 @@ static Tensor cast_to(const char* what, const Tensor& a, std::optional<DType> dt
 }
 
 Tensor sum(const Tensor& a, const std::vector<int>& dim, bool keepdim, std::optional<DType> dtype) {
-  return with_dim("sum", cast_to("sum", a, dtype),
-                  [&](const Tensor& x) { return weft::sum(x, dim, keepdim); });
+  return with_dim("sum", weft::sum, cast_to("sum", a, dtype), dim, keepdim);
 }
 Tensor mean(const Tensor& a, const std::vector<int>& dim, bool keepdim,
             std::optional<DType> dtype) {
-  return with_dim("mean", cast_to("mean", a, dtype),
-                  [&](const Tensor& x) { return weft::mean(x, dim, keepdim); });
+  return with_dim("mean", weft::mean, cast_to("mean", a, dtype), dim, keepdim);
 }
 
 using Along = ValuesAndIndices (*)(const Tensor&, int, bool);
@@ -65,32 +64,32 @@ Tensor argmin(const Tensor& a, std::optional<int> dim, bool keepdim) {
 }
 
 Tensor var(const Tensor& a, const std::vector<int>& dim, double correction, bool keepdim) {
-  return with_dim("var", a,
-                  [&](const Tensor& x) { return weft::var(x, dim, correction, keepdim); });
+  return with_dim("var", weft::var, a, dim, correction, keepdim);
 }
 Tensor std(const Tensor& a, const std::vector<int>& dim, double correction, bool keepdim) {
-  return with_dim("std", a,
-                  [&](const Tensor& x) { return weft::stddev(x, dim, correction, keepdim); });
+  return with_dim("std", weft::stddev, a, dim, correction, keepdim);
 }
 
 Tensor logsumexp(const Tensor& a, const std::vector<int>& dim, bool keepdim) {
-  return with_dim("logsumexp", a, [&](const Tensor& x) {
+  const auto function = [&](const Tensor& x) {
     if (dim.size() == 1) return weft::logsumexp(x, dim[0], keepdim);
     Tensor most = weft::max(x.detach(), dim, true);
     most = masked_fill(most, logical_not(isfinite(most)), 0);
     const Tensor sums = log(weft::sum(exp(weft::sub(x, most)), dim, keepdim));
     return weft::add(sums, reshape(most, sums.shape()));
-  });
+  };
+  return with_dim("logsumexp", function, a);
 }
 
 using OfRows = Tensor (*)(const Tensor&);
 
 static Tensor along_rows(const char* what, OfRows function, const Tensor& a, int dim) {
-  return with_dim(what, a, [&](const Tensor& x) {
+  const auto along = [&](const Tensor& x) {
     const int at = normalized_dim(what, dim, x.ndim());
     if (at == x.ndim() - 1) return function(x);
     return transpose(function(transpose(x, at, -1)), at, -1);
-  });
+  };
+  return with_dim(what, along, a);
 }
 Tensor softmax(const Tensor& a, int dim) { return along_rows("softmax", weft::softmax, a, dim); }
 Tensor log_softmax(const Tensor& a, int dim) {
@@ -98,10 +97,10 @@ Tensor log_softmax(const Tensor& a, int dim) {
 }
 
 Tensor cumsum(const Tensor& a, int dim) {
-  return with_dim("cumsum", a, [&](const Tensor& x) { return cumulative_sum(x, dim); });
+  return with_dim("cumsum", cumulative_sum, a, dim, false);
 }
 Tensor cumprod(const Tensor& a, int dim) {
-  return with_dim("cumprod", a, [&](const Tensor& x) { return cumulative_prod(x, dim); });
+  return with_dim("cumprod", cumulative_prod, a, dim, false);
 }
 
 bool equal(const Tensor& a, const Tensor& b) {

@@ -11,7 +11,6 @@
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
-#include "weft/ops/reductions.h"
 #include "weft/trace.h"
 
 namespace weft {
@@ -19,17 +18,6 @@ namespace weft {
 static bool is_older(const std::pair<uint64_t, Ref<Node>>& a,
                      const std::pair<uint64_t, Ref<Node>>& b) {
   return a.first < b.first;
-}
-
-Tensor summed_to(const Tensor& gradient, const Shape& shape) {
-  if (gradient.shape() == shape) return gradient;
-  int added = gradient.ndim() - shape.ndim();
-  std::vector<int> dims;
-  for (int d = 0; d < gradient.ndim(); ++d) {
-    bool stretched = d < added || (shape[d - added] == 1 && gradient.size(d) != 1);
-    if (stretched) dims.push_back(d);
-  }
-  return sum(gradient, dims, false).reshape(shape);
 }
 
 /// Redistributes and casts `gradient` to the layout, with Partial made Replicate, and the dtype of

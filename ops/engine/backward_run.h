@@ -140,7 +140,4 @@ bool is_in_backward();
 /// True when no other reference to the tensor's elements exists.
 bool is_only_reference(const Tensor& tensor);
 
-/// Returns `gradient` summed over the dims that broadcasting added or stretched.
-Tensor summed_to(const Tensor& gradient, const Shape& shape);
-
 }  // namespace weft

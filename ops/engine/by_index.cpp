@@ -97,9 +97,9 @@ class RowsMove {
   }
 
   MemoryBlock new_block(const Shape& shape, DType dtype) {
-    const size_t bytes = static_cast<size_t>(shape.product()) * size_of(dtype);
-    moved_.memory.push_back(Storage::allocate(bytes, rows().device));
-    return dense_block(moved_.memory.back()->data(), dtype, shape, rows().device);
+    const DenseMemory made(shape, dtype, rows().device);
+    moved_.memory.push_back(made.memory);
+    return made.block;
   }
 
   void give_indices(std::vector<int64_t> places, const Shape& shape) {
@@ -194,13 +194,6 @@ int64_t most_missing(const Layout& operand, const std::vector<Box>& needed) {
     most = std::max(most, needed[rank].shape.product() - own.shape.product());
   }
   return most;
-}
-
-double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs) {
-  const int64_t most = most_missing(operand, needed_boxes(operand, result, needs));
-  if (most == 0) return 0;
-  return predicted_exchange_seconds(operand.sharding.mesh(),
-                                    most * static_cast<int64_t>(size_of(operand.dtype)));
 }
 
 }  // namespace weft

@@ -97,6 +97,15 @@ static std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int ax
   return choices;
 }
 
+/// Predicted time of fetching, for the bytes of the rank that needs most from others.
+static double predicted_fetch_seconds(const Layout& operand, const Layout& result,
+                                      const Needs& needs) {
+  const int64_t most = most_missing(operand, needed_boxes(operand, result, needs));
+  if (most == 0) return 0;
+  return predicted_exchange_seconds(operand.sharding.mesh(),
+                                    most * static_cast<int64_t>(size_of(operand.dtype)));
+}
+
 namespace {
 
 /// Cost of a candidate: predicted time, then the operands that it changes (the first ones weigh
@@ -195,53 +204,37 @@ Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh) {
   return Chooser(query, mesh).choose();
 }
 
-namespace {
-
 using FactorParts = std::vector<std::vector<int64_t>>;
 
-/// Compares the parts of each factor with those that it was seen in before.
-class FactorsSeen {
- public:
-  explicit FactorsSeen(const Binding& binding) : binding_(binding) {}
-
-  bool agrees(const Binding::BoundArray& array, const Sharding& sharding, const Shape& shape) {
-    for (size_t d = 0; d < array.size(); ++d) {
-      if (array[d].empty()) continue;
-      const int factor = outermost(array[d]);
-      if (binding_.factor(factor).fetched) continue;
-      const FactorParts parts = parts_of(sharding, static_cast<int>(d), shape, factor);
-      if (seen_.try_emplace(factor, parts).first->second != parts) return false;
-    }
-    return true;
+/// The sizes of a dim's parts, in elements of the factor.
+static FactorParts factor_parts(const Sharding& sharding, int d, int64_t size,
+                                const Factor& factor) {
+  FactorParts parts = sizes_of_parts(sharding.pattern(), sharding.body()->grid->sizes(), d, size);
+  const int64_t inner = std::max<int64_t>(1, size / std::max<int64_t>(1, factor.size));
+  for (auto& level : parts) {
+    for (int64_t& part : level) part /= inner;
   }
+  // A cut by an axis of one device is none.
+  std::erase_if(parts, [](const auto& level) { return level.size() == 1; });
+  return parts;
+}
 
- private:
-  /// The factor that a cut of merged dims passes to: the first that is longer than 1.
-  int outermost(const Binding::BoundDim& dim) const {
+/// Compares the parts of each factor of an array with those that it was `seen` in before.
+static bool agrees(const Binding& binding, const BoundArray& array, const Sharding& sharding,
+                   const Shape& shape, std::map<int, FactorParts>& seen) {
+  for (size_t d = 0; d < array.size(); ++d) {
+    if (array[d].empty()) continue;
+    // The factor that a cut of merged dims passes to: the first that is longer than 1.
     const auto found =
-        std::ranges::find_if(dim, [&](int factor) { return binding_.factor(factor).size != 1; });
-    return found == dim.end() ? dim.front() : *found;
+        std::ranges::find_if(array[d], [&](int f) { return binding.factor(f).size != 1; });
+    const int factor = found == array[d].end() ? array[d].front() : *found;
+    if (binding.factor(factor).fetched) continue;
+    const auto dim = static_cast<int>(d);
+    const FactorParts parts = factor_parts(sharding, dim, shape[dim], binding.factor(factor));
+    if (seen.try_emplace(factor, parts).first->second != parts) return false;
   }
-
-  /// The sizes of a dim's parts, in elements of the factor.
-  FactorParts parts_of(const Sharding& sharding, int d, const Shape& shape, int factor) const {
-    FactorParts parts =
-        sizes_of_parts(sharding.pattern(), sharding.body()->grid->sizes(), d, shape[d]);
-    const int64_t inner =
-        std::max<int64_t>(1, shape[d] / std::max<int64_t>(1, binding_.factor(factor).size));
-    for (auto& level : parts) {
-      for (int64_t& part : level) part /= inner;
-    }
-    // A cut by an axis of one device is none.
-    std::erase_if(parts, [](const auto& level) { return level.size() == 1; });
-    return parts;
-  }
-
-  const Binding& binding_;
-  std::map<int, FactorParts> seen_;
-};
-
-}  // namespace
+  return true;
+}
 
 bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
   const auto is_sized = [](const Sharding& sharding) { return sharding.has_sizes(); };
@@ -249,35 +242,15 @@ bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
       std::ranges::none_of(choice.results, is_sized)) {
     return true;
   }
-  FactorsSeen seen(query.binding);
+  const Binding& binding = query.binding;
+  std::map<int, FactorParts> seen;
   for (size_t i = 0; i < choice.operands.size(); ++i) {
     const Shape& shape = query.operands[i]->shape;
-    if (!seen.agrees(query.binding.operands[i], choice.operands[i], shape)) return false;
+    if (!agrees(binding, binding.operands[i], choice.operands[i], shape, seen)) return false;
   }
   for (size_t i = 0; i < choice.results.size(); ++i) {
-    const Shape& shape = query.binding.result_shapes[i];
-    if (!seen.agrees(query.binding.results[i], choice.results[i], shape)) return false;
-  }
-  return true;
-}
-
-static bool keeps_cuts_of(int dim, const Pattern& given, const Pattern& used) {
-  for (int axis = 0; axis < given.axes(); ++axis) {
-    if (!given[axis].is_shard(dim) && !used[axis].is_shard(dim)) continue;
-    if (given[axis] != used[axis] || given.depth(axis) != used.depth(axis)) return false;
-  }
-  return true;
-}
-
-bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
-  const auto [rows, entries] = query.joined;
-  for (size_t i = 0; i < choice.operands.size(); ++i) {
-    const Binding::BoundArray& array = query.binding.operands[i];
-    for (size_t d = 0; d < array.size(); ++d) {
-      if (array[d].size() != 1 || (array[d][0] != rows && array[d][0] != entries)) continue;
-      const Pattern& given = query.operands[i]->sharding.pattern();
-      if (!keeps_cuts_of(static_cast<int>(d), given, choice.operands[i].pattern())) return false;
-    }
+    const Shape& shape = binding.result_shapes[i];
+    if (!agrees(binding, binding.results[i], choice.results[i], shape, seen)) return false;
   }
   return true;
 }

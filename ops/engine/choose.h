@@ -85,8 +85,4 @@ inline bool is_fetched(const Binding& binding, size_t operand) {
 /// part has an explicit size, the rules of cuts ensure it.
 bool parts_agree(const ChoiceQuery& query, const Choice& choice);
 
-/// True when all operands that have one of the joined factors are cut along it as they were given:
-/// only then does each rank hold the rows that its entries name.
-bool keeps_joined(const ChoiceQuery& query, const Choice& choice);
-
 }  // namespace weft

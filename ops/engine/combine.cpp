@@ -22,6 +22,29 @@ static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int
   return true;
 }
 
+static bool keeps_cuts_of(int dim, const Pattern& given, const Pattern& used) {
+  for (int axis = 0; axis < given.axes(); ++axis) {
+    if (!given[axis].is_shard(dim) && !used[axis].is_shard(dim)) continue;
+    if (given[axis] != used[axis] || given.depth(axis) != used.depth(axis)) return false;
+  }
+  return true;
+}
+
+/// True when all operands that have one of the joined factors are cut along it as they were given:
+/// only then does each rank hold the rows that its entries name.
+static bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
+  const auto [rows, entries] = query.joined;
+  for (size_t i = 0; i < choice.operands.size(); ++i) {
+    const Binding::BoundArray& array = query.binding.operands[i];
+    for (size_t d = 0; d < array.size(); ++d) {
+      if (array[d].size() != 1 || (array[d][0] != rows && array[d][0] != entries)) continue;
+      const Pattern& given = query.operands[i]->sharding.pattern();
+      if (!keeps_cuts_of(static_cast<int>(d), given, choice.operands[i].pattern())) return false;
+    }
+  }
+  return true;
+}
+
 namespace {
 
 /// Turns the axes' choices into shardings.
@@ -157,16 +180,13 @@ class Combiner {
   }
 
   bool shares_linear_set(int operand, int factor) const {
-    for (const auto& set : query_.spec.linear) {
-      if (!contains(set, operand)) continue;
-      for (int other : set) {
-        const bool exists = other < std::ssize(binding_.operands);
-        if (exists && Binding::has(binding_.operands[static_cast<size_t>(other)], factor)) {
-          return true;
-        }
-      }
-    }
-    return false;
+    const auto has = [&](int i) {
+      return i < std::ssize(binding_.operands) &&
+             Binding::has(binding_.operands[static_cast<size_t>(i)], factor);
+    };
+    return std::ranges::any_of(query_.spec.linear, [&](const auto& set) {
+      return contains(set, operand) && std::ranges::any_of(set, has);
+    });
   }
 
   /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
@@ -292,7 +312,10 @@ class Combiner {
     for (size_t d = 0; d < array.size(); ++d) {
       const auto dim = static_cast<int>(d);
       const bool as_it_is = fetched >= 0 && is_fetched_dim(static_cast<size_t>(fetched), dim);
-      const Axes order = as_it_is ? pattern.cutting(dim) : order_of(array[d]);
+      const int factor = cut_factor_of(array[d]);
+      const Axes order = as_it_is     ? pattern.cutting(dim)
+                         : factor < 0 ? Axes()
+                                      : orders_[static_cast<size_t>(factor)];
       if (!coincides(array[d], order)) return std::nullopt;
       if (order.size() > 1) pattern.set_order(dim, order);
     }
@@ -302,12 +325,6 @@ class Combiner {
     } catch (const std::invalid_argument&) {  // sizes that do not divide the parts outside of them
       return std::nullopt;
     }
-  }
-
-  /// The axes that cut the first cut factor of a dim, in their order.
-  Axes order_of(const Binding::BoundDim& dim) const {
-    const int factor = cut_factor_of(dim);
-    return factor < 0 ? Axes() : orders_[static_cast<size_t>(factor)];
   }
 
   bool coincides(const Binding::BoundDim& dim, const Axes& order) const {

@@ -170,11 +170,9 @@ static Parts parts_of(const Route& route) {
 }
 
 /// Returns memory of the host for that block: the block itself if it is on the host.
-static MemoryBlock on_host(const MemoryBlock& block, std::vector<Ref<Storage>>& memory) {
+static MemoryBlock on_host(const MemoryBlock& block, std::vector<DenseMemory>& memory) {
   if (block.device.kind == DeviceKind::cpu) return block;
-  const auto bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
-  memory.push_back(Storage::allocate(bytes));
-  return dense_block(memory.back()->data(), block.dtype, block.shape);
+  return memory.emplace_back(block.shape, block.dtype, cpu).block;
 }
 
 void run_across(const OpBody& op, const Route& route, const CallBody& call) {
@@ -183,7 +181,7 @@ void run_across(const OpBody& op, const Route& route, const CallBody& call) {
          ": parts of a dim exchange data in a recorded graph, expected a call outside ",
          "of it: the host reads them");
   }
-  std::vector<Ref<Storage>> memory;
+  std::vector<DenseMemory> memory;
   CallBody host(route, call.attributes);
   for (const MemoryBlock& in : call.ins.all()) {
     const MemoryBlock& block = host.ins.add(on_host(in, memory));

@@ -6,6 +6,7 @@
 #include "ops/engine/backward_run.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
+#include "weft/ops/reductions.h"
 
 namespace weft {
 
@@ -357,6 +358,18 @@ Sharding Grad::in_sharding(int i) const { return body_.node.route->operand(i).gi
 DType Grad::in_dtype(int i) const { return body_.node.route->operand(i).given->dtype; }
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
 bool Grad::wants(int i) const { return static_cast<bool>(body_.node.from[i].node); }
+
+/// Returns `gradient` summed over the dims that broadcasting added or stretched.
+static Tensor summed_to(const Tensor& gradient, const Shape& shape) {
+  if (gradient.shape() == shape) return gradient;
+  int added = gradient.ndim() - shape.ndim();
+  std::vector<int> dims;
+  for (int d = 0; d < gradient.ndim(); ++d) {
+    bool stretched = d < added || (shape[d - added] == 1 && gradient.size(d) != 1);
+    if (stretched) dims.push_back(d);
+  }
+  return sum(gradient, dims, false).reshape(shape);
+}
 
 void Grad::give(int i, const Tensor& gradient) const {
   if (!wants(i)) return;

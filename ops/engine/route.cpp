@@ -88,9 +88,7 @@ class Router {
         fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i],
              ", expected a dtype with arithmetic; cast it first");
       }
-      if (dtypes.empty() || std::ranges::find(dtypes, dtypes_[i]) != dtypes.end()) {
-        continue;
-      }
+      if (dtypes.empty() || std::ranges::find(dtypes, dtypes_[i]) != dtypes.end()) continue;
       fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i], ", expected ",
            listed(dtypes, {}, " or "), "; cast it, or let the op say that it takes ", dtypes_[i]);
     }

@@ -190,7 +190,4 @@ std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const
 /// Returns how many elements the rank that lacks most of what it needs lacks.
 int64_t most_missing(const Layout& operand, const std::vector<Box>& needed);
 
-/// Predicted time of fetching, for the bytes of the rank that needs most from others.
-double predicted_fetch_seconds(const Layout& operand, const Layout& result, const Needs& needs);
-
 }  // namespace weft

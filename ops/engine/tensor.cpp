@@ -115,16 +115,12 @@ double Tensor::item() const {
   return to_vector<double>()[0];
 }
 
-/// Throws for a tensor on `meta`.
-static void check_values(const char* what, const Tensor& tensor) {
-  if (tensor.device().kind != DeviceKind::meta) return;
-  fail(what, ": the tensor ", tensor.shape(),
-       " is on meta, expected one with values; materialize() allocates ", "those of a module");
-}
-
 template <class T> std::vector<T> Tensor::to_vector() const {
   check_tensor("to_vector", *this);
-  check_values("to_vector", *this);
+  if (device().kind == DeviceKind::meta) {
+    fail("to_vector: the tensor ", shape(),
+         " is on meta, expected one with values; materialize() allocates those of a module");
+  }
   const Shape& local = body_->layout->box.shape;
   std::vector<T> values(static_cast<size_t>(local.product()));
   copy(dense_block(values.data(), dtype_of<T>, local), block());

@@ -263,11 +263,8 @@ class SampleSweep {
   /// The error of a sum of bf16 terms is that of bf16, whatever the result's dtype.
   double bound_of_operands() const {
     double bound = 0;
-    for (const SweepArray& operand : reference_.operands) {
-      bound = std::max(bound, bound_of(operand.dtype));
-    }
-    for (const SweepArray& result : reference_.results) {
-      bound = std::max(bound, bound_of(result.dtype));
+    for (const auto* arrays : {&reference_.operands, &reference_.results}) {
+      for (const SweepArray& array : *arrays) bound = std::max(bound, bound_of(array.dtype));
     }
     return bound;
   }

@@ -212,18 +212,14 @@ class RuleReader {
   /// Returns true for a factor that no result and not this operand has, but one of the operand's
   /// linear companions: the operand counts once.
   bool is_addend(size_t operand, int factor) const {
-    for (const auto& array : binding_.results) {
-      if (Binding::has(array, factor)) return false;
-    }
-    for (const auto& set : spec_.linear) {
-      if (!contains(set, static_cast<int>(operand))) continue;
-      for (int other : set) {
-        if (other < static_cast<int>(operands_.size()) &&
-            dim_of(static_cast<size_t>(other), factor) >= 0)
-          return true;
-      }
-    }
-    return false;
+    const auto has = [&](const auto& array) { return Binding::has(array, factor); };
+    if (std::ranges::any_of(binding_.results, has)) return false;
+    const auto operand_has = [&](int i) {
+      return i < std::ssize(operands_) && has(binding_.operands[static_cast<size_t>(i)]);
+    };
+    return std::ranges::any_of(spec_.linear, [&](const auto& set) {
+      return contains(set, static_cast<int>(operand)) && std::ranges::any_of(set, operand_has);
+    });
   }
 
   Placement used(const AxisRole& role, size_t operand) const {
