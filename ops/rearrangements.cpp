@@ -249,16 +249,15 @@ Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double va
     const int d = a.ndim() - 1 - i;
     const int64_t before = pads[static_cast<size_t>(2 * i)];
     const int64_t behind = pads[static_cast<size_t>(2 * i + 1)];
-    const int64_t size = made.size(d) + before + behind;
-    if (size < 0) {
-      fail("constant_pad: size of dim ", d, " would be ", size, ", expected at least 0");
+    const int64_t from = std::max<int64_t>(-before, 0), cut = from + std::max<int64_t>(-behind, 0);
+    if (cut > a.size(d)) {
+      fail("constant_pad: pads cut ", cut, " elements of dim ", d, ", expected at most ",
+           a.size(d));
     }
     for (Tensor* x : {&made, &inside}) {
       if (!*x) continue;
-      const int64_t from = std::max<int64_t>(-before, 0);
-      const int64_t to = x->size(d) - std::max<int64_t>(-behind, 0);
-      *x = pad(slice(*x, d, std::min(from, to), std::max(from, to)), d,
-               std::max<int64_t>(before, 0), std::max<int64_t>(behind, 0));
+      *x = pad(slice(*x, d, from, from + a.size(d) - cut), d, std::max<int64_t>(before, 0),
+               std::max<int64_t>(behind, 0));
     }
   }
   return value == 0 ? made : masked_fill(made, logical_not(inside), value);
