@@ -68,6 +68,13 @@ inline int64_t bits_of_dims(const char* what, const Tensor& a, const std::vector
   return bits;
 }
 
+/// Checks the tensor; returns its dim `dim`, which must have elements, counted from the front.
+inline int filled_dim(const char* what, const Tensor& a, int dim) {
+  const int at = checked_dim(what, a, dim);
+  if (a.size(at) > 0) return at;
+  fail(what, ": size of dim ", at, " of ", a.shape(), " must be at least 1, got 0");
+}
+
 inline bool are_sizes(const Dims& numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [](int64_t size) { return size >= 0; });
 }
