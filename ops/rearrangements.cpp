@@ -46,20 +46,9 @@ Tensor matrix_transpose(const Tensor& a) {
   return transpose(a, -2, -1);
 }
 
-static std::vector<int> distinct_dims(const char* what, std::vector<int> dims, int ndim) {
-  for (int& dim : dims) dim = normalized_dim(what, dim, ndim);
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (std::count(dims.begin(), dims.end(), dims[i]) > 1) {
-      fail(what, ": dim ", dims[i], " is given twice, expected each once");
-    }
-  }
-  return dims;
-}
-
 Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector<int>& to) {
-  check_tensor("moveaxis", a);
-  const std::vector<int> sources = distinct_dims("moveaxis", from, a.ndim());
-  const std::vector<int> places = distinct_dims("moveaxis", to, a.ndim());
+  const std::vector<int> sources = distinct_dims("moveaxis", a, from);
+  const std::vector<int> places = distinct_dims("moveaxis", a, to);
   if (sources.size() != places.size()) {
     fail("moveaxis: the number of places is ", places.size(), ", expected ", sources.size(),
          " as of dims");
