@@ -332,8 +332,9 @@ Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool 
   const DType both = promote(a.dtype(), b.dtype());
   Tensor apart, size;
   if (is_floating(both)) {
-    size = as_dtype(b, both);
-    apart = abs(sub(as_dtype(a, both), size));
+    const DType dtype = a.dtype() == b.dtype() ? both : promote(both, DType::f32);
+    size = as_dtype(b, dtype);
+    apart = abs(sub(as_dtype(a, dtype), size));
   } else {  // a difference of 64 bits wraps, and is right as u64
     const Tensor x = as_dtype(a, total_dtype(both)), y = as_dtype(b, total_dtype(both));
     size = cast(y, DType::f64);
