@@ -148,7 +148,8 @@ Tensor Tensor::of(const NestedNumbers& numbers) {
 }
 
 /// Fills with values drawn from the distribution that `distribution` returns.
-template <class F> static void draw(const char* what, const Tensor& a, const F& distribution) {
+template <class F>
+static void fill_drawn(const char* what, const Tensor& a, const F& distribution) {
   if (a.is_sharded() && a.sharding().has_partial()) {
     fail(what, ": the tensor is laid out as ", a.sharding(), ", expected no Partial");
   }
@@ -162,7 +163,7 @@ template <class F> static void draw_into(const char* what, const Tensor& a, cons
   check_unrecorded(what, "", a);
   check_changeable(what, a);
   if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
-  draw(what, a, distribution);
+  fill_drawn(what, a, distribution);
   a.storage()->mark_changed();
 }
 
@@ -183,7 +184,7 @@ Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOption
          options.dtype, " holds");
   }
   Tensor tensor = made("randint", shape, options);
-  draw("randint", tensor, [&] { return integers_in(low, high); });
+  fill_drawn("randint", tensor, [&] { return integers_in(low, high); });
   return tensor;
 }
 
