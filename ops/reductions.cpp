@@ -218,19 +218,14 @@ Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 /// The gradient of a factor is dy times the product of those before it and of those behind it.
 /// Joins the reduced dims at the end.
 static void give_products_of_others(const Grad& g) {
-  std::vector<int> order, last;
-  Shape rows;
-  int64_t count = 1;
-  for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
-    if (has_dim(g.attributes(), d)) {
-      last.push_back(d);
-      count *= g.in_shape(0)[d];
-    } else {
-      order.push_back(d);
-      rows.push_back(g.in_shape(0)[d]);
+  std::vector<int> order;
+  for (const bool is_reduced : {false, true}) {
+    for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
+      if (has_dim(g.attributes(), d) == is_reduced) order.push_back(d);
     }
   }
-  order.insert(order.end(), last.begin(), last.end());
+  const auto count = static_cast<int64_t>(reduced_count(g.attributes(), g.in_shape(0)));
+  Shape rows = g.grad().shape();
   rows.push_back(count);
   const Tensor turned = permute(g.in(0), order);
   const Tensor factors = as_dtype(reshape(turned, rows), DType::f64);
