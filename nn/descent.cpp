@@ -9,11 +9,7 @@
 
 #include "nn/parameter_memory.h"
 #include "weft/error.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/in_place.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 #include "weft/optimizers.h"
 
 namespace weft {

@@ -8,12 +8,7 @@
 #include "nn/checks.h"
 #include "nn/transformer_block.h"
 #include "weft/context.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 #include "weft/stream.h"
 #include "weft/trace.h"
 

@@ -244,11 +244,7 @@ static Tensor checked_operand(const char* name, const Tensor& x, const Shape& sh
 
 /// Returns the mask with four dims, each of size 1 or that of the scores.
 static Tensor checked_mask(const Tensor& mask, const Shape& scores, DType dtype) {
-  bool fits = mask.ndim() <= 4;
-  for (int d = 1; fits && d <= mask.ndim(); ++d) {
-    fits = mask.size(-d) == 1 || mask.size(-d) == scores[4 - d];
-  }
-  if (!fits) {
+  if (!broadcasts_to(mask.shape(), scores)) {
     fail("attention: shape of mask is ", mask.shape(), ", expected one that broadcasts to ", scores,
          ", [batch, heads, s, t]");
   }

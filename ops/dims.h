@@ -68,6 +68,20 @@ inline int64_t bits_of_dims(const char* what, const Tensor& a, const std::vector
   return bits;
 }
 
+/// Returns `dims`, counted from the front; std::invalid_argument for one that is given twice.
+inline std::vector<int> distinct_dims(const char* what, const Tensor& a, std::vector<int> dims) {
+  bits_of_dims(what, a, dims);
+  for (int& dim : dims) dim = normalized_dim(what, dim, a.ndim());
+  return dims;
+}
+
+/// Checks the tensor; returns its dim `dim`, which must have elements, counted from the front.
+inline int filled_dim(const char* what, const Tensor& a, int dim) {
+  const int at = checked_dim(what, a, dim);
+  if (a.size(at) > 0) return at;
+  fail(what, ": size of dim ", at, " of ", a.shape(), " must be at least 1, got 0");
+}
+
 inline bool are_sizes(const Dims& numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [](int64_t size) { return size >= 0; });
 }

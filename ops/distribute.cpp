@@ -178,8 +178,7 @@ Tensor Tensor::full_tensor() const {
 static Sharding stated_gradient(const Sharding& sharding, const Placements& stated, int ndim) {
   Sharding given(sharding.mesh(), stated, ndim);
   for (int axis = 0; axis < sharding.axes(); ++axis) {
-    if (!sharding[axis].is_shard()) continue;
-    if (given[axis] == sharding[axis]) continue;
+    if (!sharding[axis].is_shard() || given[axis] == sharding[axis]) continue;
     fail("to_local: placements of the gradient are ", given, ", expected ", sharding,
          ", those of the tensor, where they shard");
   }

@@ -52,18 +52,18 @@ std::vector<ExpertRun> runs_of(const Call& c, const MemoryBlock& counted, int64_
   if (counted.shape.back() != experts) {
     fail("grouped_matmul: counts are ", counted.shape, ", expected ", experts, " in the last dim");
   }
+  if (std::any_of(counts.begin(), counts.end(), [](int64_t count) { return count < 0; })) {
+    fail("grouped_matmul: a count is negative, expected at least 0");
+  }
   std::vector<ExpertRun> runs;
-  bool is_negative = false;
   const int64_t total =
       for_each_segment(counts, [&](int64_t segment, int64_t first, int64_t count) {
-        is_negative = is_negative || count < 0;
         const int64_t expert = segment % experts;
         const int64_t low = std::max(first, from), high = std::min(first + count, to);
         if (low < high && expert >= begin && expert < end) {
           runs.push_back({expert - begin, low - from, high - low});
         }
       });
-  if (is_negative) fail("grouped_matmul: a count is negative, expected at least 0");
   if (total > c.in_shape(0)[0]) {
     fail("grouped_matmul: rows are ", c.in_shape(0)[0], ", expected at least ", total,
          ", the sum of the counts");

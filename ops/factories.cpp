@@ -147,22 +147,23 @@ Tensor Tensor::of(const NestedNumbers& numbers) {
   return from_values(values, numbers.shape, {.dtype = dtype});
 }
 
-static void check_no_partial(const char* what, const Tensor& a) {
+/// Fills with values drawn from the distribution that `distribution` returns.
+template <class F>
+static void fill_drawn(const char* what, const Tensor& a, const F& distribution) {
   if (a.is_sharded() && a.sharding().has_partial()) {
     fail(what, ": the tensor is laid out as ", a.sharding(), ", expected no Partial");
   }
+  RandomState& random = Context::current().random;
+  if (has_elements(a)) fill_random(a.block(), a.box(), a.shape(), random, distribution());
+  ++random.stream;
 }
 
-/// Fills with values drawn from the distribution that `distribution` returns.
 template <class F> static void draw_into(const char* what, const Tensor& a, const F& distribution) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
   if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
-  check_no_partial(what, a);
-  RandomState& random = Context::current().random;
-  if (has_elements(a)) fill_random(a.block(), a.box(), a.shape(), random, distribution());
-  ++random.stream;
+  fill_drawn(what, a, distribution);
   a.storage()->mark_changed();
 }
 
@@ -183,12 +184,7 @@ Tensor randint(const Shape& shape, int64_t low, int64_t high, const TensorOption
          options.dtype, " holds");
   }
   Tensor tensor = made("randint", shape, options);
-  check_no_partial("randint", tensor);
-  RandomState& random = Context::current().random;
-  if (has_elements(tensor)) {
-    fill_random(tensor.block(), tensor.box(), shape, random, integers_in(low, high));
-  }
-  ++random.stream;
+  fill_drawn("randint", tensor, [&] { return integers_in(low, high); });
   return tensor;
 }
 

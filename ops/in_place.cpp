@@ -37,7 +37,6 @@ class InPlace {
   static Op writing_over(const OpSpec& from);
   const char* name() const { return over_.spec().name.c_str(); }
   void check_dtype(DType to, DType result) const;
-  void check_shape(const Tensor& a, const Tensor& b) const;
   const Tensor& run(const Tensor& a, const Tensors& operands) const;
   void record(const Tensor& a, Tensors operands) const;
 
@@ -72,12 +71,6 @@ void InPlace::check_dtype(DType to, DType result) const {
        " takes; cast an operand, or make a new tensor");
 }
 
-void InPlace::check_shape(const Tensor& a, const Tensor& b) const {
-  if (broadcasts_to(b.shape(), a.shape())) return;
-  fail(name(), ": operand 1 is ", b.shape(), ", expected one that broadcasts to the tensor ",
-       a.shape(), ", which keeps its shape");
-}
-
 /// The dtype of the tensor that holds a number next to a tensor of dtype `a`.
 static DType number_dtype(DType a, const Number& b) {
   if (is_floating(a)) return a == DType::f64 ? DType::f64 : DType::f32;
@@ -95,7 +88,9 @@ void InPlace::check_operands(const Tensor& a, const Operand& b) const {
   if (!b.is_number()) {
     check_tensor(name(), b.tensor);
     check_dtype(a.dtype(), promote(a.dtype(), b.tensor.dtype()));
-    return check_shape(a, b.tensor);
+    if (broadcasts_to(b.tensor.shape(), a.shape())) return;
+    fail(name(), ": operand 1 is ", b.tensor.shape(),
+         ", expected one that broadcasts to the tensor ", a.shape(), ", which keeps its shape");
   }
   const DType result = promote(a.dtype(), b.number);
   check_dtype(a.dtype(), result);
@@ -132,9 +127,7 @@ const Tensor& InPlace::run(const Tensor& a, const Tensors& operands) const {
          "each once; copy it first");
   }
   check_changeable(name(), a);
-  bool recorded = false;
-  for (const Tensor& operand : operands) recorded = recorded || is_recorded(operand);
-  if (!recorded) {
+  if (std::none_of(operands.begin(), operands.end(), is_recorded)) {
     over_.call(operands);
     return a;
   }

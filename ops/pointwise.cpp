@@ -328,8 +328,19 @@ Tensor isposinf(const Tensor& a) { return logical_and(isinf(a), greater(a, 0)); 
 Tensor isneginf(const Tensor& a) { return logical_and(isinf(a), less(a, 0)); }
 
 Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  const Tensor near =
-      less_equal(abs(sub(floating(a), floating(b))), add(mul(abs(floating(b)), rtol), atol));
+  check_tensor("isclose", a, b);
+  const DType both = promote(a.dtype(), b.dtype());
+  Tensor apart, size;
+  if (is_floating(both)) {
+    const DType dtype = a.dtype() == b.dtype() ? both : promote(both, DType::f32);
+    size = as_dtype(b, dtype);
+    apart = abs(sub(as_dtype(a, dtype), size));
+  } else {  // a difference of 64 bits wraps, and is right as u64
+    const Tensor x = as_dtype(a, total_dtype(both)), y = as_dtype(b, total_dtype(both));
+    size = cast(y, DType::f64);
+    apart = cast(cast(sub(maximum(x, y), minimum(x, y)), DType::u64), DType::f64);
+  }
+  const Tensor near = less_equal(apart, add(mul(abs(size), rtol), atol));
   Tensor close = logical_or(equal(a, b), logical_and(near, logical_and(isfinite(a), isfinite(b))));
   if (equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
   return close;

@@ -24,31 +24,6 @@ template <class Product> static void multiply_rows(const Call& c, const Product&
   parts ? parts->compute(c.in(0), c.out(), product) : product(c.in(0), c.out());
 }
 
-static void give_right_factor(const Grad& g);
-
-static const Op matmul_op = register_op({
-    .name = "matmul",
-    .rule = "... m k, ... k n -> ... m n",
-    .linear = {{0}, {1}},
-    .forward =
-        [](const Call& c) {
-          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
-            gemm(a, c.in(1), out, beta_of(c));
-          });
-        },
-    .backward =
-        [](const Grad& g) {
-          if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(g.in(1), -2, -1)));
-          if (g.wants(1)) give_right_factor(g);
-        },
-    .accumulates = {0},
-    .products = one_product,
-    .samples = {{{{5, 7}, {7, 3}}},
-                {{{2, 5, 7}, {2, 7, 3}}},
-                {{{2, 5, 7}, {7, 3}}},
-                {.shapes = {{5, 7}, {7, 3}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
-});
-
 /// The gradient of a linear layer's weight: contracts over all leading dims at once, instead of a
 /// batched product and a sum.
 static const Op linear_weight_gradient_op = register_op({
@@ -63,15 +38,32 @@ static const Op linear_weight_gradient_op = register_op({
     .samples = {{{{5, 7}, {5, 3}}}, {{{2, 5, 7}, {2, 5, 3}}}},
 });
 
-/// A matrix that all leading dims of the left factor share is contracted over them.
-static void give_right_factor(const Grad& g) {
-  bool shared = g.in_shape(1).ndim() == 2;
-  if (shared) {
-    g.give(1, linear_weight_gradient_op, {g.in(0), g.grad()});
-  } else {
-    g.give(1, matmul(transpose(g.in(0), -2, -1), g.grad()));
-  }
-}
+static const Op matmul_op = register_op({
+    .name = "matmul",
+    .rule = "... m k, ... k n -> ... m n",
+    .linear = {{0}, {1}},
+    .forward =
+        [](const Call& c) {
+          multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
+            gemm(a, c.in(1), out, beta_of(c));
+          });
+        },
+    .backward =
+        [](const Grad& g) {
+          if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(g.in(1), -2, -1)));
+          if (!g.wants(1)) return;
+          // A matrix that all leading dims of the left factor share is contracted over them.
+          if (g.in_shape(1).ndim() > 2)
+            return g.give(1, matmul(transpose(g.in(0), -2, -1), g.grad()));
+          g.give(1, linear_weight_gradient_op, {g.in(0), g.grad()});
+        },
+    .accumulates = {0},
+    .products = one_product,
+    .samples = {{{{5, 7}, {7, 3}}},
+                {{{2, 5, 7}, {2, 7, 3}}},
+                {{{2, 5, 7}, {7, 3}}},
+                {.shapes = {{5, 7}, {7, 3}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
+});
 
 /// operands: x, weight and, if given, bias.
 static Op register_linear(const char* name, RuleLiteral rule, std::vector<std::vector<int>> linear,

@@ -46,20 +46,9 @@ Tensor matrix_transpose(const Tensor& a) {
   return transpose(a, -2, -1);
 }
 
-static std::vector<int> distinct_dims(const char* what, std::vector<int> dims, int ndim) {
-  for (int& dim : dims) dim = normalized_dim(what, dim, ndim);
-  for (size_t i = 0; i < dims.size(); ++i) {
-    if (std::count(dims.begin(), dims.end(), dims[i]) > 1) {
-      fail(what, ": dim ", dims[i], " is given twice, expected each once");
-    }
-  }
-  return dims;
-}
-
 Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector<int>& to) {
-  check_tensor("moveaxis", a);
-  const std::vector<int> sources = distinct_dims("moveaxis", from, a.ndim());
-  const std::vector<int> places = distinct_dims("moveaxis", to, a.ndim());
+  const std::vector<int> sources = distinct_dims("moveaxis", a, from);
+  const std::vector<int> places = distinct_dims("moveaxis", a, to);
   if (sources.size() != places.size()) {
     fail("moveaxis: the number of places is ", places.size(), ", expected ", sources.size(),
          " as of dims");
@@ -249,16 +238,15 @@ Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double va
     const int d = a.ndim() - 1 - i;
     const int64_t before = pads[static_cast<size_t>(2 * i)];
     const int64_t behind = pads[static_cast<size_t>(2 * i + 1)];
-    const int64_t size = made.size(d) + before + behind;
-    if (size < 0) {
-      fail("constant_pad: size of dim ", d, " would be ", size, ", expected at least 0");
+    const int64_t from = std::max<int64_t>(-before, 0), cut = from + std::max<int64_t>(-behind, 0);
+    if (cut > a.size(d)) {
+      fail("constant_pad: pads cut ", cut, " elements of dim ", d, ", expected at most ",
+           a.size(d));
     }
     for (Tensor* x : {&made, &inside}) {
       if (!*x) continue;
-      const int64_t from = std::max<int64_t>(-before, 0);
-      const int64_t to = x->size(d) - std::max<int64_t>(-behind, 0);
-      *x = pad(slice(*x, d, std::min(from, to), std::max(from, to)), d,
-               std::max<int64_t>(before, 0), std::max<int64_t>(behind, 0));
+      *x = pad(slice(*x, d, from, from + a.size(d) - cut), d, std::max<int64_t>(before, 0),
+               std::max<int64_t>(behind, 0));
     }
   }
   return value == 0 ? made : masked_fill(made, logical_not(inside), value);

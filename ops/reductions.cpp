@@ -31,8 +31,8 @@ static Shape kept_shape(const Attributes& attributes, Shape shape) {
   return shape;
 }
 
-static Tensor reduced(const Op& op, const Tensor& a, int64_t bits, bool keepdims) {
-  const Attributes attributes{.structure = {bits}};
+static Tensor reduced(const Op& op, const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  const Attributes attributes{.structure = {bits_of_dims(op.spec().name.c_str(), a, dims)}};
   Tensor result = op({a}, attributes);
   return keepdims ? reshape(result, kept_shape(attributes, a.shape())) : result;
 }
@@ -111,8 +111,7 @@ static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
 static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
   Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
-  const int64_t dims = g.attribute(0);
-  Tensor share = dims ? div(g.grad(), reduced(sum_op, extreme, dims, false)) : g.grad();
+  Tensor share = g.attribute(0) ? div(g.grad(), sum_op({extreme}, g.attributes())) : g.grad();
   g.give(0, mul(extreme, reshape(share, kept)));
 }
 
@@ -154,29 +153,26 @@ static const Op norm_root_op = function<Root>(
      .range = {0.1, 2}});
 
 Tensor sum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(sum_op, reduced_before_widening(a), bits_of_dims("sum", a, dims), keepdims);
+  return reduced(sum_op, reduced_before_widening(a), dims, keepdims);
 }
 
 Tensor nansum(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   if (a && !is_floating(a.dtype())) return sum(a, dims, keepdims);
-  return reduced(nansum_op, a, bits_of_dims("nansum", a, dims), keepdims);
+  return reduced(nansum_op, a, dims, keepdims);
 }
 
 Tensor mean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  int64_t bits = bits_of_dims("mean", a, dims);
-  return reduced(mean_op, as_floating("mean", a), bits, keepdims);
+  return reduced(mean_op, as_floating("mean", a), dims, keepdims);
 }
 
 static Tensor extreme_of(const Op& op, const Tensor& a, const std::vector<int>& dims,
                          bool keepdims) {
   const char* what = op.spec().name.c_str();
-  int64_t bits = bits_of_dims(what, a, dims);
+  const int64_t bits = bits_of_dims(what, a, dims);
   for (int d = 0; d < a.ndim(); ++d) {
-    if (bits >> d & 1 && a.size(d) == 0) {
-      fail(what, ": size of dim ", d, " of ", a.shape(), " must be at least 1, got 0");
-    }
+    if (bits >> d & 1) filled_dim(what, a, d);
   }
-  return ordered_back(reduced(op, ordered_as_i64(a), bits, keepdims), a.dtype());
+  return ordered_back(reduced(op, ordered_as_i64(a), dims, keepdims), a.dtype());
 }
 
 Tensor max(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
@@ -188,8 +184,7 @@ Tensor min(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 }
 
 Tensor sum_squares(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  int64_t bits = bits_of_dims("sum_squares", a, dims);
-  return reduced(sum_squares_op, as_floating("sum_squares", a), bits, keepdims);
+  return reduced(sum_squares_op, as_floating("sum_squares", a), dims, keepdims);
 }
 
 Tensor norm(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
@@ -213,29 +208,24 @@ static const Op all_op = truth_reduction<Reduction::all>("all");
 static const Op any_op = truth_reduction<Reduction::any>("any");
 
 Tensor all(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(all_op, a, bits_of_dims("all", a, dims), keepdims);
+  return reduced(all_op, a, dims, keepdims);
 }
 
 Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(any_op, a, bits_of_dims("any", a, dims), keepdims);
+  return reduced(any_op, a, dims, keepdims);
 }
 
 /// The gradient of a factor is dy times the product of those before it and of those behind it.
 /// Joins the reduced dims at the end.
 static void give_products_of_others(const Grad& g) {
-  std::vector<int> order, last;
-  Shape rows;
-  int64_t count = 1;
-  for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
-    if (has_dim(g.attributes(), d)) {
-      last.push_back(d);
-      count *= g.in_shape(0)[d];
-    } else {
-      order.push_back(d);
-      rows.push_back(g.in_shape(0)[d]);
+  std::vector<int> order;
+  for (const bool is_reduced : {false, true}) {
+    for (int d = 0; d < g.in_shape(0).ndim(); ++d) {
+      if (has_dim(g.attributes(), d) == is_reduced) order.push_back(d);
     }
   }
-  order.insert(order.end(), last.begin(), last.end());
+  const auto count = static_cast<int64_t>(reduced_count(g.attributes(), g.in_shape(0)));
+  Shape rows = g.grad().shape();
   rows.push_back(count);
   const Tensor turned = permute(g.in(0), order);
   const Tensor factors = as_dtype(reshape(turned, rows), DType::f64);
@@ -257,7 +247,7 @@ static const Op prod_op = register_reduction<Reduction::product>({
 });
 
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(prod_op, a, bits_of_dims("prod", a, dims), keepdims);
+  return reduced(prod_op, a, dims, keepdims);
 }
 
 /// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.
@@ -293,11 +283,7 @@ static const Op argmax_op = arg_reduction("argmax", true);
 static const Op argmin_op = arg_reduction("argmin", false);
 
 static Tensor index_along(const Op& op, const Tensor& a, int dim, bool keepdims) {
-  const char* what = op.spec().name.c_str();
-  const int at = checked_dim(what, a, dim);
-  if (a.size(at) == 0) {
-    fail(what, ": size of dim ", at, " of ", a.shape(), " must be at least 1, got 0");
-  }
+  const int at = filled_dim(op.spec().name.c_str(), a, dim);
   Tensor index = op({with_last(ordered_as_i64(a), at)});
   return keepdims ? unsqueeze(index, at) : index;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <numeric>
+#include <range/v3/view/chunk.hpp>
 
 #include "ops/dims.h"
 #include "ops/engine/route.h"
@@ -269,14 +270,10 @@ static const Op cat_op = register_op({
 
 static void check_cat(const Tensors& tensors, int dim) {
   for (size_t i = 1; i < tensors.size(); ++i) {
-    const Shape& first = tensors[0].shape();
-    const Shape& shape = tensors[i].shape();
-    bool alike = shape.ndim() == first.ndim();
-    for (int d = 0; alike && d < first.ndim(); ++d) alike = d == dim || shape[d] == first[d];
-    if (!alike) {
-      fail("cat: tensor ", i, " is ", shape, ", expected ", first, ", as tensor 0, except in dim ",
-           dim);
-    }
+    const Shape &first = tensors[0].shape(), &shape = tensors[i].shape();
+    if (shape.ndim() == first.ndim() && with_size(shape, dim, first[dim]) == first) continue;
+    fail("cat: tensor ", i, " is ", shape, ", expected ", first, ", as tensor 0, except in dim ",
+         dim);
   }
 }
 
@@ -294,11 +291,8 @@ Tensor cat(const Tensors& tensors, int dim) {
   for (const Tensor& tensor : tensors) parts.push_back(as_dtype(tensor, dtype));
   while (parts.size() > kMaxOperands) {
     Tensors fewer;
-    for (size_t i = 0; i < parts.size(); i += kMaxOperands) {
-      size_t end = std::min(parts.size(), i + kMaxOperands);
-      fewer.push_back(cat(Tensors(parts.begin() + static_cast<ptrdiff_t>(i),
-                                  parts.begin() + static_cast<ptrdiff_t>(end)),
-                          at));
+    for (auto some : ranges::views::chunk(parts, kMaxOperands)) {
+      fewer.push_back(cat(Tensors(some.begin(), some.end()), at));
     }
     parts = std::move(fewer);
   }

@@ -128,13 +128,11 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& a, bool right, const Ten
   if (sorted.ndim() == 0) {
     fail("searchsorted: the sorted tensor is ", sorted.shape(), ", expected at least one dim");
   }
-  Shape rows = sorted.shape(), of_values = a.shape();
-  if (sorted.ndim() > 1) {
-    if (a.ndim() > 0) of_values[a.ndim() - 1] = sorted.size(-1);
-    if (!(rows == of_values)) {
-      fail("searchsorted: the values are ", a.shape(), ", expected the dims of the sorted tensor ",
-           sorted.shape(), " but the last");
-    }
+  if (sorted.ndim() > 1 &&
+      (a.ndim() != sorted.ndim() ||
+       with_size(a.shape(), a.ndim() - 1, sorted.size(-1)) != sorted.shape())) {
+    fail("searchsorted: the values are ", a.shape(), ", expected the dims of the sorted tensor ",
+         sorted.shape(), " but the last");
   }
   DType dtype = sorted.dtype();
   if (dtype != a.dtype()) {

@@ -28,13 +28,6 @@ static Tensor along(const Tensor& a, int dim, const std::vector<double>& numbers
   return from_values(numbers, ones_but(a.ndim(), dim, count), options_next_to(a, dtype));
 }
 
-/// Returns `dim` from the front; a dim of no elements has no order statistics.
-static int filled_dim(const char* what, const Tensor& a, int dim) {
-  const int at = normalized_dim(what, dim, a.ndim());
-  if (a.size(at) == 0) fail(what, ": size of dim ", at, " is 0, expected at least 1");
-  return at;
-}
-
 /// How many elements of each row are not NaN; they come first in order.
 static Tensor numbers_of(const Tensor& a, int dim) {
   return sum(logical_not(isnan(a)), {dim}, true);

@@ -213,13 +213,7 @@ Tensor permute(const Tensor& a, const std::vector<int>& dims) {
          a.shape());
   }
   Dims order;
-  unsigned seen = 0;
-  for (int dim : dims) {
-    int at = normalized_dim("permute", dim, a.ndim());
-    if (seen >> at & 1) fail("permute: dim ", at, " is given twice, expected once");
-    seen |= 1u << at;
-    order.push_back(at);
-  }
+  for (int dim : distinct_dims("permute", a, dims)) order.push_back(dim);
   return permute_op({a}, {.structure = order});
 }
 

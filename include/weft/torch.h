@@ -6,11 +6,7 @@
 #include <vector>
 
 #include "weft/export.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/indexing.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 #include "weft/tensor.h"
 
 /// PyTorch's functions whose meaning differs from that of the array API, which `weft::` has. All

@@ -143,8 +143,7 @@ Tensor div(const Tensor& a, const Operand& b, std::string_view rounding_mode) {
     fail("div: rounding_mode is ", in_quotes(rounding_mode), ", expected floor or trunc");
   }
   if (is_floating(promote(a.dtype(), other.dtype()))) return trunc(weft::div(a, other));
-  const Tensor signs = mul(sign(a), sign(other));
-  return mul(signs, floor_divide(abs(a), abs(other)));
+  return floor_divide(weft::sub(a, fmod(a, other)), other);
 }
 
 Tensor round(const Tensor& a, int decimals) {

@@ -2,12 +2,7 @@
 #include <variant>
 
 #include "python/bindings/bindings.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/indexing.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
+#include "weft/ops.h"
 
 // Functions along dims: reductions, orders, and elements that indices select.
 

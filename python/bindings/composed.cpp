@@ -8,15 +8,7 @@
 #include <variant>
 
 #include "python/bindings/bindings.h"
-#include "weft/ops/along_dim.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/indexing.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/shapes.h"
-#include "weft/ops/special.h"
+#include "weft/ops.h"
 #include "weft/torch.h"
 
 namespace weft::python {

@@ -5,12 +5,7 @@
 #include <utility>
 
 #include "python/bindings/fields.h"
-#include "weft/ops/elementwise.h"
-#include "weft/ops/factories.h"
-#include "weft/ops/in_place.h"
-#include "weft/ops/products.h"
-#include "weft/ops/reductions.h"
-#include "weft/ops/special.h"
+#include "weft/ops.h"
 
 namespace weft::python {
 

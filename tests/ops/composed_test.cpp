@@ -30,9 +30,42 @@ TEST(Composed, TorchsMeaningIsInItsNamespace) {
   EXPECT_EQ(values_of(torch::take(a, indices({0, -1}))), (Values{3, 4}));
   EXPECT_EQ(values_of(torch::div(vector({-7}), 2, "trunc")), (Values{-3}));
   EXPECT_EQ(values_of(torch::div(vector({-7}), 2, "floor")), (Values{-4}));
+  for (const DType dtype : {i32, i64}) {
+    const int64_t least = dtype == i32 ? INT32_MIN : INT64_MIN;
+    const Tensor x = full({}, least, {.dtype = dtype}), three = full({}, 3, {.dtype = dtype});
+    EXPECT_EQ(torch::div(x, three, "trunc").to_vector<int64_t>()[0], least / 3);
+    EXPECT_EQ(torch::div(x, 1, "trunc").to_vector<int64_t>()[0], least);
+    EXPECT_EQ(torch::div(three, x, "trunc").item(), 0);
+  }
+  EXPECT_EQ(values_of(torch::div(indices({7, -7, 7, -7, -8}), indices({2, 2, -2, -2, 2}), "trunc")),
+            (Values{3, -3, -3, 3, -4}));
   EXPECT_EQ(torch::cat({vector({}), a}).shape(), a.shape());
   EXPECT_EQ(torch::argmax(a).item(), 4);
   EXPECT_EQ(torch::sum(full({}, 2), {0}).item(), 2);
+}
+
+TEST(Composed, PadsCutAtMostAllElements) {
+  const Tensor a = vector({0, 1, 2, 3, 4});
+  EXPECT_EQ(values_of(constant_pad(a, {-2, 3}, 9)), (Values{2, 3, 4, 9, 9, 9}));
+  EXPECT_EQ(values_of(constant_pad(a, {3, -4}, 9)), (Values{9, 9, 9, 0}));
+  EXPECT_EQ(values_of(constant_pad(a, {-5, 1}, 9)), (Values{9}));
+  EXPECT_EQ(constant_pad(a, {-2, -3}).shape(), (Shape{0}));
+  // narrow(): length must be non-negative
+  for (const auto& [before, behind] : {std::pair{-7, 3}, {3, -7}, {-3, -3}}) {
+    EXPECT_THROW(constant_pad(a, {before, behind}), std::invalid_argument) << before;
+  }
+}
+
+TEST(Composed, LargeIntegersAreCloseByTheirDigits) {
+  const auto close = [](const Tensor& a, int64_t b, double atol) {
+    return allclose(a, full({1}, b, {.dtype = a.dtype()}), 0, atol);
+  };
+  EXPECT_FALSE(close(vector({16777217}, i32), 16777216, 0.5));
+  EXPECT_TRUE(close(vector({16777217}, i32), 16777216, 1));
+  EXPECT_FALSE(close(indices({0x1p62}), (int64_t{1} << 62) + 1, 0.5));
+  EXPECT_FALSE(close(indices({-0x1p63}), INT64_MAX, 0x1p63));
+  EXPECT_TRUE(close(indices({-0x1p63}), INT64_MAX, 0x1p64));
+  EXPECT_FALSE(allclose(vector({16777217}, i32), vector({16777216}, f64), 0, 0.5));
 }
 
 TEST(Composed, ElementsCombineAtIndices) {

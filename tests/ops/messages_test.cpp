@@ -71,7 +71,7 @@ TEST(Messages, OfShapeOps) {
       {[&] {
          permute(a, {1, 1});
        },
-       "permute: dim 1 is given twice, expected once"},
+       "permute: dim 1 of [2, 3] is given twice, expected once"},
       {[&] { transpose(kNone, 0, 1); }, "transpose: no tensor is given, expected one"},
       {[&] { transpose(a, 0, 2); }, "transpose: dim is 2, expected one of the 2 dims"},
       {[&] {

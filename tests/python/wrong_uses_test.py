@@ -52,7 +52,7 @@ VALUE_ERRORS = {
     "X.reshape(4, 2)": "reshape: number of elements of [4, 2] is 8, expected 6, that",
     "X.reshape(-1, -1)": "reshape: shape is [-1, -1], expected at most one -1",
     "X.view(7)": "reshape: number of elements of [7] is 7, expected 6, that of",
-    "X.permute(0, 0)": "permute: dim 0 is given twice, expected once",
+    "X.permute(0, 0)": "permute: dim 0 of [2, 3] is given twice, expected once",
     "X.permute(0)": "permute: number of dims is 1, expected 2, those of [2, 3]",
     "X.transpose(0, 2)": "transpose: dim is 2, expected one of the 2 dims",
     "X.expand(2, 4)": "expand: the tensor is [2, 3], expected one that broadcasts to",

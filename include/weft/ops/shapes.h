@@ -26,7 +26,7 @@ WEFT_API Tensor cat(const Tensors& tensors, int dim);
 /// Adds `before` and `after` zeros along `dim`.
 WEFT_API Tensor pad(const Tensor& a, int dim, int64_t before, int64_t after);
 /// Adds `pads`[0] elements `value` before and pads[1] behind the last dim, [2] and [3] at the one
-/// before it, and so on. Negative numbers cut.
+/// before it, and so on. Negative numbers cut, at most all elements of a dim.
 WEFT_API Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double value = 0);
 /// Repeats dims of size 1 (and new leading ones) to `shape`, without a copy.
 WEFT_API Tensor expand(const Tensor& a, const Shape& shape);

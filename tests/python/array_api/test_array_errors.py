@@ -53,7 +53,7 @@ ERRORS = [
     (lambda: weft.meshgrid(X), ValueError, r"meshgrid: tensor 0 is \[2, 3\]"),
     (lambda: weft.meshgrid(VECTOR, indexing="yx"), ValueError, "meshgrid: indexing is 'yx'"),
     (lambda: weft.moveaxis(X, (0, 1), 0), ValueError, "number of places is 1"),
-    (lambda: weft.moveaxis(X, (0, 0), (0, 1)), ValueError, "moveaxis: dim 0 is given twice,"),
+    (lambda: weft.moveaxis(X, (0, 0), (0, 1)), ValueError, r"dim 0 of \[2, 3\] is given twice,"),
     (lambda: weft.moveaxis(X, 2, 0), ValueError, "dim is 2, expected one of the 2 dims"),
     (lambda: weft.nonzero(NUMBER), ValueError, "nonzero: number of dims is 0"),
     (lambda: weft.ones_like(X, device="meta"), ValueError, "ones_like: device is meta"),
