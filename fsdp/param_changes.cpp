@@ -167,12 +167,11 @@ void ParamGroup::begin_readopting(const Layouts& layouts) {
 }
 
 bool ParamGroup::was_readopted() const {
-  const auto has = [](const std::vector<Adopted>& all, const Adopted& one) {
-    return std::ranges::any_of(
-        all, [&](const Adopted& other) { return other.is(*one.named.parameter); });
+  const auto is_new = [&](const Adopted& own) {
+    return std::ranges::none_of(
+        previous_, [&](const Adopted& other) { return other.is(*own.named.parameter); });
   };
-  return parameters_.size() != previous_.size() ||
-         !std::ranges::all_of(parameters_, [&](const Adopted& own) { return has(previous_, own); });
+  return parameters_.size() != previous_.size() || std::ranges::any_of(parameters_, is_new);
 }
 
 void ParamGroup::check_readopting() const {

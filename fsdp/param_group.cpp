@@ -160,7 +160,9 @@ void ParamGroup::make_levels() {
     levels_.emplace_back(use, Lifetime::use, stages(0, roles_.at_use));
   }
   for (Level& level : levels_) {
-    for (const auto& param : params_) level.add(array_of(*param, level, use));
+    for (const auto& param : params_) {
+      level.add(*param, array_of(*param, level, use), options_.quantization.block);
+    }
     if (&level == &levels_.front() && rests_on_disk()) level.close_on_disk();
   }
 }
@@ -170,13 +172,8 @@ Level::Array ParamGroup::array_of(const FsdpParam& param, const Level& level,
                                   const AxisGroup& use) const {
   const bool top = &level == &levels_.back(), bottom = &level == &levels_.front();
   Level::Array array{.shape = param.unsharded_shape,
-                     .dim = param.dim,
                      .dtype = top ? param.types.compute : param.types.gather,
-                     .wire = param.types.gather,
-                     .extension = bottom ? param.extension : nullptr,
-                     .slice = param.types.storage,
-                     .codes = param.codes,
-                     .block = options_.quantization.block};
+                     .extension = bottom ? param.extension : nullptr};
   if (roles_.ranks_at_use == 0) {
     if (!top) {
       int64_t& length = array.shape[param.dim];
