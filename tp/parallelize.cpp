@@ -27,7 +27,6 @@ struct StyledModule {
 struct StatedPlacement {
   Placement placement = Replicate();
   std::string path = {};
-  bool stated = false;
 };
 
 /// By parameter; tied names have one entry.
@@ -66,13 +65,12 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
       const auto says =
           std::ranges::find_if(own, [&](const auto& entry) { return entry.first == name; });
       if (says == own.end()) continue;
-      StatedPlacement& stated = result[parameter.get()];
-      if (stated.stated && stated.placement != says->second) {
-        fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path),
-             " is laid out as ", says->second, ", expected ", stated.placement,
-             ", as by the style of ", in_quotes(stated.path));
-      }
-      stated = {says->second, at.path, true};
+      const auto& [placement, path] =
+          result.insert({parameter.get(), {says->second, at.path}}).first->second;
+      if (placement == says->second) continue;
+      fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path),
+           " is laid out as ", says->second, ", expected ", placement, ", as by the style of ",
+           in_quotes(path));
     }
   }
   return result;
