@@ -6,7 +6,6 @@
 
 #include "fsdp/buffers.h"
 #include "weft/extend/quantize.h"
-#include "weft/quantization.h"
 
 namespace weft::fsdp {
 

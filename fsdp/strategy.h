@@ -8,7 +8,6 @@
 
 #include "weft/communicator.h"
 #include "weft/fsdp.h"
-#include "weft/quantization.h"
 
 namespace weft::fsdp {
 

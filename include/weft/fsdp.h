@@ -11,7 +11,6 @@
 #include "weft/fsdp_options.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
-#include "weft/quantization.h"
 
 namespace weft {
 

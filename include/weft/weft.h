@@ -33,7 +33,6 @@
 #include "weft/optimizers.h"
 #include "weft/parameter.h"
 #include "weft/placement.h"
-#include "weft/quantization.h"
 #include "weft/ranks.h"
 #include "weft/reduce_op.h"
 #include "weft/safetensors.h"

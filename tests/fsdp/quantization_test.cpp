@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/quantization.h"
+#include "weft/fsdp_options.h"
 
 #include <gtest/gtest.h>
 

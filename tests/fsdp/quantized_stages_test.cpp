@@ -5,7 +5,7 @@
 #include "tests/fsdp/quantized_chain.h"
 #include "tests/support/scratch.h"
 #include "weft/error.h"
-#include "weft/quantization.h"
+#include "weft/fsdp_options.h"
 #include "weft/ranks.h"
 
 namespace weft {
