@@ -74,8 +74,7 @@ void ParamGroup::disown(const Parameter& parameter) {
 
 void ParamGroup::set_names(std::vector<std::string> names) {
   names_ = std::move(names);
-  name_.clear();
-  for (const std::string& name : names_) name_ += concat(name_.empty() ? "" : "+", name);
+  name_ = listed(names_, std::identity(), "+");
 }
 
 std::string ParamGroup::path_of(const NamedParameter& named, size_t member) const {

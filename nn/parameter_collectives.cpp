@@ -186,12 +186,7 @@ void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_va
 /// XXH3 of this rank's elements.
 static int64_t hash_of_local(const Tensor& value) {
   const NoGrad no_grad;
-  Tensor local = in_memory(value).local().to(cpu);
-  if (!local.block().is_dense()) {
-    const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
-    copy_(dense, local);
-    local = dense;
-  }
+  const Tensor local = contiguous(in_memory(value).local().to(cpu));
   const auto bytes = static_cast<size_t>(local.numel()) * size_of(local.dtype());
   return std::bit_cast<int64_t>(
       xxh3_of({static_cast<const std::byte*>(local.block().data), bytes}));
