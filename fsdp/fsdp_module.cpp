@@ -294,10 +294,8 @@ void FsdpModule::set_custom_all_gather(CustomCollective collective) {
 }
 
 void FsdpModule::set_custom_reduce_scatter(CustomCollective collective) {
-  only_state("set_custom_reduce_scatter")
-      .group()
-      ->gradients()
-      .set_collective(std::move(collective));
+  const auto& group = only_state("set_custom_reduce_scatter").group();
+  group->gradients().set_collective(std::move(collective));
 }
 
 void FsdpModule::set_reduce_scatter_unused_params(bool reduce_scatter_unused_params, bool) {

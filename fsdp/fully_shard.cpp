@@ -24,11 +24,8 @@ static void check_free(const FsdpStates& below) {
   for (const auto& state : below) {
     const auto context = state->find_context();
     if (!context) continue;
-    const ParamGroup& root = context->root();
-    if (std::ranges::any_of(below,
-                            [&](const auto& other) { return other->group().get() == &root; })) {
-      continue;
-    }
+    const auto is_root = [&](const auto& other) { return &context->root() == &*other->group(); };
+    if (std::ranges::any_of(below, is_root)) continue;
     fail("fully_shard: module ", in_quotes(state->group()->name()),
          " is part of another sharded model, expected one model; shard one module that contains "
          "both");

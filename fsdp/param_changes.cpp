@@ -17,14 +17,13 @@ namespace weft::fsdp {
 class ParamGroup::Refusal final : public GradientSink {
  public:
   explicit Refusal(std::string name) : name_(std::move(name)) {}
-  Destination destination() override { refuse(); }
-  void complete() override { refuse(); }
-
- private:
-  [[noreturn]] void refuse() const {
+  Destination destination() override {
     fail("fully_shard: the loss depends on value() of parameter ", name_,
          ", which is this rank's slice, expected on tensor()");
   }
+  void complete() override { destination(); }
+
+ private:
   std::string name_;
 };
 

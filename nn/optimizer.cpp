@@ -160,9 +160,7 @@ static bool any_on_disk(const Tensor& value, const Tensor& gradient, const Tenso
 void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   // Checked even if memory and runs are those of the step before: a gradient that is not reduced
   // yet may use the same memory.
-  for (size_t i : with_gradient) {
-    check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
-  }
+  for (size_t i : with_gradient) check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
   if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const ParameterState& moment : runs_->state) lists.push_back(&moment.tensors);
