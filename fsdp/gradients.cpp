@@ -365,6 +365,10 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
   return bytes;
 }
 
+size_t Gradients::residual_bytes() const {
+  return ranges::accumulate(messages_, size_t{0}, std::plus(), &GradientMessages::residual_bytes);
+}
+
 int64_t Gradients::copied(size_t reduction) const {
   if (!reductions_[reduction].scatters) return 0;
   return ranges::accumulate(grads_, int64_t{0}, std::plus(), [&](const Grad& grad) {

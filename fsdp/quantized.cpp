@@ -120,8 +120,6 @@ void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, cons
   }
 }
 
-void GradientMessages::add(const Region& region) { regions_.push_back(region); }
-
 std::vector<size_t> GradientMessages::own_parts() const {
   std::vector<size_t> parts;
   for (size_t part = 0; part < to_.size(); ++part) {

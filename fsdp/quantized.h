@@ -53,7 +53,7 @@ class GradientMessages {
   /// The parts that are sent to this rank.
   std::vector<size_t> own_parts() const;
   /// Adds the gradient that lies in `region`.
-  void add(const Region& region);
+  void add(const Region& region) { regions_.push_back(region); }
   /// Lays out the messages from byte `end` of the buffer on, which moves behind them.
   void lay_out(size_t& end);
   /// Bytes that the exchange receives from other ranks.

@@ -59,12 +59,6 @@ void Gradients::lay_out_messages() {
   }
 }
 
-size_t Gradients::residual_bytes() const {
-  size_t bytes = 0;
-  for (const GradientMessages& messages : messages_) bytes += messages.residual_bytes();
-  return bytes;
-}
-
 void Gradients::make_file() {
   std::vector<DiskMemory::Array> arrays;
   for (const Grad& grad : grads_) {

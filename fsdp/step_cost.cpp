@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
+#include <range/v3/numeric/accumulate.hpp>
 #include <ranges>
 
 #include "weft/extend/links.h"
@@ -230,14 +230,10 @@ void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShar
   fully_shard(*model.model, mesh, sharding);
 }
 
-int64_t StepCost::peak_bytes() const {
-  return std::accumulate(memory.begin(), memory.end(), int64_t{0});
-}
+int64_t StepCost::peak_bytes() const { return ranges::accumulate(memory, int64_t{0}); }
 
 double StepCost::operations() const {
-  double sum = 0;
-  for (const OpWork& op : work) sum += op.operations;
-  return sum;
+  return ranges::accumulate(work, 0.0, std::plus(), &OpWork::operations);
 }
 
 static double bytes_a_second(const Machine& machine, bool crosses_hosts) {
