@@ -332,7 +332,7 @@ void Gradients::wait_quietly() noexcept {
       receive(bucket);
       reduced.replicating = false;
       add_sums(bucket);
-      copy_sums_to_host(bucket);
+      copy_sums(bucket, true);
     } catch (const std::exception&) {
     }
   }

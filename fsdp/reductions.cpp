@@ -85,37 +85,26 @@ void Gradients::wait_for_writes() {
   for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
 }
 
-/// Copies the sums that a reduction adds to from the host to the landing area.
-void Gradients::copy_sums_to_device(int bucket) {
-  if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
+/// Copies the sums of a bucket to the host, or back to the landing area, where a reduction adds to
+/// them.
+void Gradients::copy_sums(int bucket, bool to_host) {
+  bool& landed = bucket_at(bucket).landed;
+  if (!on_host_ || landed != to_host) return;
+  landed = !to_host;
   const NoGrad no_grad;
   for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    if (grad.sum == Sum::none) continue;
-    if (disk_) wait_for_writes();
+    if (!to_host && grad.sum == Sum::none) continue;
+    if (!to_host && disk_) wait_for_writes();
     const Tensor sum = sum_of(grad), rests = final_of(grad);
+    const auto offset = static_cast<int64_t>(grad.offset);
     if (!disk_) {
-      transfer_(sum, rests);
+      to_host ? transfer_(rests, sum) : transfer_(sum, rests);
     } else if (device_.kind == DeviceKind::cuda) {
-      copy_(sum, in_memory(rests));
-    } else {
-      const auto offset = static_cast<int64_t>(grad.offset);
-      disk_->read(offset, bytes_of_sum(grad), sum.block().data).wait();
-    }
-  }
-}
-
-void Gradients::copy_sums_to_host(int bucket) {
-  if (!std::exchange(bucket_at(bucket).landed, false)) return;
-  const NoGrad no_grad;
-  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    const Tensor sum = sum_of(grad), rests = final_of(grad);
-    if (!disk_) {
-      transfer_(rests, sum);
-    } else if (device_.kind == DeviceKind::cuda) {
-      write_to_disk(rests, sum);
-    } else {
-      const auto offset = static_cast<int64_t>(grad.offset);
+      to_host ? write_to_disk(rests, sum) : copy_(sum, in_memory(rests));
+    } else if (to_host) {
       writes_.push_back(disk_->write(offset, bytes_of_sum(grad), sum.block().data));
+    } else {
+      disk_->read(offset, bytes_of_sum(grad), sum.block().data).wait();
     }
   }
 }
@@ -196,7 +185,7 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
 void Gradients::reduce(int bucket, size_t reduction) {
   if (device_.kind == DeviceKind::meta) return;
   const auto& [ranks, scatters, at_sync] = reductions_[reduction];
-  if (!(scatters_twice() && reduction < buffer_reductions())) copy_sums_to_device(bucket);
+  if (!(scatters_twice() && reduction < buffer_reductions())) copy_sums(bucket, false);
   std::vector<Piece> pieces;
   counts_.clear();
   counts_.reserve(grads_.size());
@@ -269,7 +258,7 @@ void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
     change_sums(bucket);
     add_sums(bucket);
   }
-  if (last) copy_sums_to_host(bucket);
+  if (last) copy_sums(bucket, true);
 }
 
 void Gradients::set_collective(CustomCollective collective) {
