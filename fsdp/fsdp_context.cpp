@@ -15,11 +15,6 @@
 
 namespace weft::fsdp {
 
-static ParamGroups groups_of(const FsdpStates& states) {
-  for (const auto& [i, state] : ranges::views::enumerate(states)) state->group()->index = i;
-  return states | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
-}
-
 std::shared_ptr<FsdpContext> FsdpContext::make(FsdpStates states) {
   std::shared_ptr<FsdpContext> context(new FsdpContext);
   context->use_states(std::move(states));
@@ -38,7 +33,8 @@ std::shared_ptr<FsdpContext> FsdpContext::of(const char* what, const Module& mod
 
 void FsdpContext::use_states(FsdpStates states) {
   states_ = std::move(states);
-  groups_ = groups_of(states_);
+  groups_ = states_ | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
+  for (const auto& [i, group] : ranges::views::enumerate(groups_)) group->index = i;
   scheduler_.reset();
   for (const auto& state : states_) state->set_context(shared_from_this());
 }

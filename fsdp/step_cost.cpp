@@ -206,14 +206,6 @@ StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& me
   return cost;
 }
 
-/// Shards the attention and the feed-forward of a block, or whatever in it has parts.
-static void shard_parts(const Module& block, const DeviceMesh& mesh,
-                        const FullyShardOptions& sharding) {
-  for (const auto& [name, part] : block.children()) {
-    if (!part->children().empty()) fully_shard(*part, mesh, sharding);
-  }
-}
-
 void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShardOptions& given,
                  bool fine) {
   FullyShardOptions sharding = given;
@@ -221,7 +213,12 @@ void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShar
     sharding = with_experts(sharding, {model.model.get()}, mesh, model.expert_axis);
   }
   if (fine) {
-    for (const Module* block : model.blocks) shard_parts(*block, mesh, sharding);
+    for (const Module* block : model.blocks) {
+      // The attention and the feed-forward, or whatever in the block has parts.
+      for (const auto& [name, part] : block->children()) {
+        if (!part->children().empty()) fully_shard(*part, mesh, sharding);
+      }
+    }
   }
   if (model.units.empty()) {
     for (Module* block : model.blocks) fully_shard(*block, mesh, sharding);

@@ -182,18 +182,6 @@ static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
 /// The input that the layers of one module gather, while it runs.
 using SharedInput = std::shared_ptr<std::unique_ptr<GatheredInput>>;
 
-static std::string parent_of(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return dot == path.npos ? "" : path.substr(0, dot);
-}
-
-static Linear::Product gathering_product(const SharedInput& shared, const SplitProducts& split) {
-  return [shared, split](const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    if (!*shared || !(*shared)->is_of(x)) *shared = std::make_unique<GatheredInput>(x, split);
-    return (*shared)->linear(weight, bias);
-  };
-}
-
 /// Splits the products of layers whose styles ask for it.
 static void split_products(Module& module, const std::vector<StyledModule>& styled,
                            const DeviceMesh& axis) {
@@ -209,7 +197,8 @@ static void split_products(Module& module, const std::vector<StyledModule>& styl
       });
       continue;
     }
-    const std::string parent = parent_of(at.path);
+    const size_t dot = at.path.rfind('.');
+    const std::string parent = dot == at.path.npos ? "" : at.path.substr(0, dot);
     SharedInput& shared = inputs[{parent, split.parts}];
     if (!shared) {
       shared = std::make_shared<std::unique_ptr<GatheredInput>>();
@@ -220,7 +209,10 @@ static void split_products(Module& module, const std::vector<StyledModule>& styl
       };
       module.module(parent).add_hooks(std::move(hooks));
     }
-    layer.set_product(gathering_product(shared, split));
+    layer.set_product([shared, split](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+      if (!*shared || !(*shared)->is_of(x)) *shared = std::make_unique<GatheredInput>(x, split);
+      return (*shared)->linear(weight, bias);
+    });
   }
 }
 
