@@ -284,7 +284,9 @@ void FsdpContext::post_accumulate_grad(ParamGroup& group, size_t i) {
 }
 
 void FsdpContext::finalize_backward() {
-  const bool syncs = syncs_all();
+  const bool syncs = syncs_ && std::ranges::all_of(groups_, [](const auto& group) {
+                       return group->controls.reduces && group->controls.all_reduces;
+                     });
   finalize();
   if (!syncs) return;
   traffic_last_ = traffic_;

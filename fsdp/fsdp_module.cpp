@@ -10,12 +10,6 @@
 
 namespace weft::fsdp {
 
-bool FsdpContext::syncs_all() const {
-  return syncs_ && std::ranges::all_of(groups_, [](const auto& group) {
-           return group->controls.reduces && group->controls.all_reduces;
-         });
-}
-
 void FsdpContext::user_event(StepEvent::Kind kind, ParamGroup& group) {
   if (kind == StepEvent::Kind::user_unshard) {
     if (!running_) take_over_changes();

@@ -234,11 +234,7 @@ static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
 static void adopt(const FsdpStates& below, const NamedParameter& named, size_t member,
                   FsdpState& state) {
   bool moved = false;
-  for (const auto& other : below) {
-    if (!other->group()->owns(*named.parameter)) continue;
-    other->group()->disown(*named.parameter);
-    moved = true;
-  }
+  for (const auto& other : below) moved = other->group()->disown(*named.parameter) || moved;
   if (moved && state.group()->is_first_rank()) {
     warn("fully_shard: parameter ", named.names.front(), " is also ", named.names.back(),
          ", so it is sharded with their common ancestor");

@@ -49,10 +49,6 @@ bool ParamGroup::is_under_way() const {
          std::ranges::any_of(levels_, [](const Level& level) { return level.is_under_way(); });
 }
 
-void ParamGroup::end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
-
-ParamGroup::~ParamGroup() { unbind_all(); }
-
 bool ParamGroup::owns(const Parameter& parameter) const {
   return std::ranges::any_of(parameters_,
                              [&](const Adopted& adopted) { return adopted.is(parameter); });
@@ -68,8 +64,8 @@ void ParamGroup::adopt(NamedParameter parameter, size_t member) {
   parameters_.push_back({std::move(parameter), member, trainable});
 }
 
-void ParamGroup::disown(const Parameter& parameter) {
-  std::erase_if(parameters_, [&](const Adopted& adopted) { return adopted.is(parameter); });
+bool ParamGroup::disown(const Parameter& parameter) {
+  return std::erase_if(parameters_, [&](const Adopted& own) { return own.is(parameter); }) > 0;
 }
 
 void ParamGroup::set_names(std::vector<std::string> names) {

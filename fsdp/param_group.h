@@ -22,14 +22,14 @@ class ParamGroup {
   /// The last handle deletes the group on the thread that started its collectives if some are under
   /// way: Python collects garbage on any thread. That thread deletes it in `end_departed`.
   static std::shared_ptr<ParamGroup> make(Roles roles, const FullyShardOptions& options);
-  static void end_departed();
-  ~ParamGroup();
+  static void end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
+  ~ParamGroup() { unbind_all(); }
 
   bool owns(const Parameter& parameter) const;
   /// Adds a parameter of module `member` of the group, and removes one that another group shares,
-  /// before `build`.
+  /// if it has it, before `build`.
   void adopt(NamedParameter parameter, size_t member);
-  void disown(const Parameter& parameter);
+  bool disown(const Parameter& parameter);
   /// std::invalid_argument if the parameter cannot be sharded as the options say.
   void check(const NamedParameter& parameter, size_t member) const;
   /// True if a parameter was frozen or unfrozen. std::invalid_argument if there are gradients then.

@@ -158,8 +158,6 @@ void GradientMessages::lay_out(size_t& end) {
   end = recv_ + total(received_);
 }
 
-int64_t GradientMessages::traffic() const { return received_[0] * (ranks_.size - 1); }
-
 size_t GradientMessages::residual_bytes() const {
   return quantization_.error_feedback ? static_cast<size_t>(elements_) * sizeof(float) : 0;
 }

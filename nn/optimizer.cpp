@@ -20,21 +20,19 @@ Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
                      std::vector<double> learning_rates)
     : learning_rates_(std::move(learning_rates)), runs_(std::make_unique<ParameterRuns>()) {
+  std::set<const Parameter*> seen;
   for (size_t group = 0; group < groups.size(); ++group) {
     for (NamedParameter& named : groups[group]) {
       if (!named.parameter->is_trainable()) continue;
+      if (!seen.insert(named.parameter.get()).second) {
+        fail("optimizer: parameter ", named.name(), " is given twice, expected once");
+      }
       parameters_.push_back(std::move(named));
       group_of_.push_back(group);
     }
   }
   if (parameters_.empty())
     fail("optimizer: number of trainable parameters is 0, expected at least 1");
-  std::set<const Parameter*> seen;
-  for (const NamedParameter& named : parameters_) {
-    if (!seen.insert(named.parameter.get()).second) {
-      fail("optimizer: parameter ", named.name(), " is given twice, expected once");
-    }
-  }
   steps_.resize(parameters_.size());
 }
 

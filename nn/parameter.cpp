@@ -61,8 +61,6 @@ void Parameter::lay_out(Tensor value) {
   value_ = std::move(value);
 }
 
-bool Parameter::is_materialized() const { return value_.device().kind != DeviceKind::meta; }
-
 void Parameter::materialize(Device device) {
   if (initialized_) return;
   if (!is_materialized()) {
