@@ -24,7 +24,7 @@ static Reduction reduction_alone(const Roles& roles) {
 Gradients::Gradients(const Roles& roles, const FullyShardOptions& options)
     : roles_(roles),
       bucket_bytes_(options.bucket_bytes),
-      replicas_(roles.replica_group()),
+      replicas_(roles.group(roles.replicas)),
       tier_(options.offload.gradients),
       on_host_(tier_.offloads()) {
   AxisGroup each = roles.group(0, roles.each_step);

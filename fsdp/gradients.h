@@ -154,7 +154,6 @@ class Gradients {
   void expect_codes(size_t i, size_t stage);
   void receive(int bucket);
   // reductions.cpp: sums of earlier steps, hooks
-  bool is_complete(Sum sum) const;
   void forget_sums(Grad& grad);
   void set_aside(int bucket);
   void change_sums(int bucket);

@@ -269,11 +269,6 @@ void Gradients::set_collective(CustomCollective collective) {
   settings.collective = std::move(collective);
 }
 
-/// True for the sum after all reductions, to which a hook was applied.
-bool Gradients::is_complete(Sum sum) const {
-  return sum == (replicas_.size > 1 ? Sum::of_replicas : Sum::own);
-}
-
 void Gradients::forget_sums(Grad& grad) {
   grad.sum = Sum::none;
   grad.in_buffer = grad.in_middle = grad.from_file = false;
@@ -286,10 +281,12 @@ void Gradients::forget_sums(Grad& grad) {
 void Gradients::set_aside(int bucket) {
   if (!changes_sums() || device_.kind == DeviceKind::meta) return;
   wait_for_writes();
+  // The sum after all reductions, to which a hook was applied.
+  const Sum complete = replicas_.size > 1 ? Sum::of_replicas : Sum::own;
   const NoGrad no_grad;
   const PurposeScope purpose(Purpose::gradients);
   for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    if (!is_complete(grad.sum)) continue;
+    if (grad.sum != complete) continue;
     const Tensor earlier = in_memory(final_of(grad));
     Ref<Storage> apart = Storage::allocate(
         static_cast<size_t>(earlier.shape().product()) * size_of(earlier.dtype()), device_);
