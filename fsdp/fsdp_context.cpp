@@ -175,28 +175,22 @@ void FsdpContext::begin_unrecorded_step() {
 /// Checks the event against the recording, or adds it. The user's own events may come and stay
 /// away.
 void FsdpContext::follow(const StepEvent& event) {
-  Recording& recording = *running_;
-  const auto& events = recording.events;
-  if (!recording.complete) {
-    recording.events.push_back(event);
-  } else if (!recording.diverged) {
-    const auto is_next = [&] {
-      return recording.at < events.size() && events[recording.at] == event;
-    };
-    while (!is_next() && recording.at < events.size() && events[recording.at].is_of_user()) {
-      ++recording.at;
-    }
-    if (event.is_of_user() && !is_next()) return;
-    if (is_next()) {
-      ++recording.at;
-      return;
-    }
-    recording.diverged = true;
-    if (!event.group->is_first_rank()) return;
-    warn("fully_shard: ", event.group->title(),
-         " ran in a different order than in the previous step; this step runs without prefetch in "
-         "the recorded order");
+  std::vector<StepEvent>& events = running_->events;
+  size_t& at = running_->at;
+  if (!running_->complete) return events.push_back(event);
+  if (running_->diverged) return;
+  const auto is_next = [&] { return at < events.size() && events[at] == event; };
+  while (!is_next() && at < events.size() && events[at].is_of_user()) ++at;
+  if (is_next()) {
+    ++at;
+    return;
   }
+  if (event.is_of_user()) return;
+  running_->diverged = true;
+  if (!event.group->is_first_rank()) return;
+  warn("fully_shard: ", event.group->title(),
+       " ran in a different order than in the previous step; this step runs without prefetch in "
+       "the recorded order");
 }
 
 void FsdpContext::handle(StepEvent::Kind kind, ParamGroup& group, int bucket) {

@@ -65,8 +65,7 @@ void Gradients::add(FsdpParam& param) {
   if (reductions_.empty() || reductions_[0].ranks.size == 1) {
     param.types.reduce = param.types.accumulate;
   }
-  grads_.emplace_back();
-  grads_.back().param = &param;
+  grads_.emplace_back().param = &param;
 }
 
 void Gradients::lay_out() {

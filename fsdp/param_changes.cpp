@@ -182,16 +182,23 @@ void ParamGroup::check_readopting() const {
   }
 }
 
+/// Gives up a parameter: forward uses its value from now on.
+static void release(Parameter& parameter) {
+  ModuleSharder::set_used(parameter, {});
+  const Tensor gradient = parameter.grad();
+  // A handle without the sink of a slice. Its file ends with the group.
+  ModuleSharder::lay_out(parameter, in_memory(parameter.value()));
+  if (gradient && parameter.is_trainable()) parameter.value().set_grad(gradient);
+}
+
 bool ParamGroup::end_readopting() {
-  const bool changed = was_readopted();
-  const std::vector<Adopted> before = std::exchange(previous_, {});
-  if (!changed) {
+  if (!was_readopted()) {
     // Their order is that of the memory.
-    parameters_ = before;
+    cancel_readopting();
     return false;
   }
   unbind_all();
-  for (const Adopted& own : before) release(*own.named.parameter);
+  for (const Adopted& own : std::exchange(previous_, {})) release(*own.named.parameter);
   built_ = false;
   return true;
 }
@@ -199,14 +206,6 @@ bool ParamGroup::end_readopting() {
 void ParamGroup::materialize_all(Device device) {
   materialize(device);
   for (const auto& param : params_) param->parameter->materialize(device);
-}
-
-void ParamGroup::release(Parameter& parameter) {
-  ModuleSharder::set_used(parameter, {});
-  const Tensor gradient = parameter.grad();
-  // A handle without the sink of a slice. Its file ends with the group.
-  ModuleSharder::lay_out(parameter, in_memory(parameter.value()));
-  if (gradient && parameter.is_trainable()) parameter.value().set_grad(gradient);
 }
 
 }  // namespace weft::fsdp

@@ -49,8 +49,6 @@ class ParamGroup {
   void check_readopting() const;
   /// Restores the parameters before `begin_readopting`.
   void cancel_readopting() { parameters_ = std::move(previous_); }
-  /// Gives up a parameter: forward uses its value from now on.
-  static void release(Parameter& parameter);
   /// Records a parameter of the module that is not sharded.
   void ignore(ParameterPtr parameter) { ignored_.push_back(std::move(parameter)); }
   bool ignores(const Parameter& parameter) const;

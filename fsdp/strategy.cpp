@@ -73,10 +73,8 @@ AxisGroup Roles::group(size_t first, size_t last) const {
 
 /// The ranks of an axis from `first` on, `stride` apart.
 static AxisGroup part_of_axis(const AxisGroup& axis, int first, int stride, int size) {
-  AxisGroup part;
-  part.axes = concat(axis.axes, " by ", size);
-  part.sizes = {size};
-  part.size = size;
+  AxisGroup part{
+      .axes = concat(axis.axes, " by ", size), .sizes = {size}, .communicator = {}, .size = size};
   const auto ranks = views::ints(0, size) |
                      views::transform([&](int i) { return first + i * stride; }) |
                      ranges::to<std::vector>();
