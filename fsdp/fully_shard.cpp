@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <range/v3/range/conversion.hpp>
-#include <range/v3/view/iota.hpp>
-#include <range/v3/view/transform.hpp>
 #include <range/v3/view/zip.hpp>
 #include <set>
 
@@ -189,13 +186,11 @@ NoSync::NoSync(Module& model, bool holds) : model_(model) {
 NoSync::~NoSync() { ModuleSharder::attachment<FsdpContext>(model_)->set_syncs(before_); }
 
 static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
-  const auto step = [&](int i) {
-    return StepKind{.sync = i + 1 == micro_steps, .updated = i == 0};
-  };
-  FullyShardBytes bytes = context
-                              .schedule(ranges::views::ints(0, micro_steps) |
-                                        ranges::views::transform(step) | ranges::to<std::vector>())
-                              .bytes;
+  std::vector<StepKind> steps;
+  for (int i = 0; i < micro_steps; ++i) {
+    steps.push_back({.sync = i + 1 == micro_steps, .updated = i == 0});
+  }
+  FullyShardBytes bytes = context.schedule(steps).bytes;
   for (const auto& group : context.groups()) {
     bytes.parameters += group->slice_bytes();
     bytes.gradients += group->gradients().bytes();

@@ -41,12 +41,8 @@ static std::vector<CutMesh> cut_meshes(const char* what, const Tensors& tensors)
            ", expected no Partial");
     }
     const DeviceMesh mesh = sharding.mesh();
-    auto found = std::find_if(meshes.begin(), meshes.end(),
-                              [&](const CutMesh& other) { return other.mesh == mesh; });
-    if (found == meshes.end()) {
-      meshes.push_back({mesh, false});
-      found = meshes.end() - 1;
-    }
+    auto found = std::ranges::find(meshes, mesh, &CutMesh::mesh);
+    if (found == meshes.end()) found = meshes.insert(found, {mesh, false});
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
       found->cuts |= sharding[axis].is_shard() && mesh.axis_size(axis) > 1;
     }
@@ -243,7 +239,8 @@ static void check_replicas_over(const DeviceMesh& mesh,
 }
 
 void check_replicas(const Module& module) {
-  std::vector<std::pair<DeviceMesh, std::vector<NamedParameter>>> meshes;
+  using OfMesh = std::pair<DeviceMesh, std::vector<NamedParameter>>;
+  std::vector<OfMesh> meshes;
   for (const NamedParameter& named : module.named_parameters()) {
     if (!named.parameter->is_materialized()) {
       fail("check_replicas: parameter ", in_quotes(named.name()),
@@ -252,12 +249,8 @@ void check_replicas(const Module& module) {
     ModuleSharder::lazy_init(*named.parameter);
     const Sharding sharding = named.parameter->value().sharding();
     if (!sharding || sharding.mesh().size() == 1) continue;
-    auto found = std::ranges::find_if(
-        meshes, [&](const auto& entry) { return entry.first == sharding.mesh(); });
-    if (found == meshes.end()) {
-      meshes.emplace_back(sharding.mesh(), std::vector<NamedParameter>());
-      found = meshes.end() - 1;
-    }
+    auto found = std::ranges::find(meshes, sharding.mesh(), &OfMesh::first);
+    if (found == meshes.end()) found = meshes.insert(found, {sharding.mesh(), {}});
     found->second.push_back(named);
   }
   for (const auto& [mesh, parameters] : meshes) check_replicas_over(mesh, parameters);
