@@ -310,10 +310,8 @@ std::optional<Device> Optimizer::update_in_memory(Update run, bool changes_value
   const Device device = device_of(run);
   run.gradient_scale = run.gradient_scale.to(device);
   const auto arrays = arrays_of(run, changes_value);
-  const bool together = std::all_of(arrays.begin(), arrays.end(), [&](const UpdatedArray& one) {
-    return one.array.device() == device;
-  });
-  if (together) {
+  const auto is_here = [&](const UpdatedArray& one) { return one.array.device() == device; };
+  if (std::ranges::all_of(arrays, is_here)) {
     work(run);
     return {};
   }

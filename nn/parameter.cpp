@@ -166,8 +166,7 @@ void Module::move_buffers(Device device) {
 }
 
 const NamedBuffer* Module::find_buffer(const std::string& name) const {
-  const auto found = std::find_if(buffers_.begin(), buffers_.end(),
-                                  [&](const NamedBuffer& buffer) { return buffer.name == name; });
+  const auto found = std::ranges::find(buffers_, name, &NamedBuffer::name);
   return found == buffers_.end() ? nullptr : &*found;
 }
 

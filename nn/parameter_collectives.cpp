@@ -122,8 +122,7 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (reduction.counts_here(i)) counted.push_back(i);
   }
-  const bool exact = std::any_of(gradients.begin(), gradients.end(),
-                                 [](const Tensor& gradient) { return gradient.dtype() == f64; });
+  const bool exact = std::ranges::find(gradients, f64, &Tensor::dtype) != gradients.end();
   const DType dtype = exact ? f64 : f32;
   Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted)) {
