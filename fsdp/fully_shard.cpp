@@ -54,16 +54,11 @@ static DeviceMesh data_parallel(const DeviceMesh& mesh, FullyShardOptions& optio
     fail("fully_shard: strategy is ", in_quotes(options.strategy.name),
          " besides dp_mesh_dims, expected one of both");
   }
-  options.strategy = {"dp_mesh_dims", {}};
-  std::vector<std::string_view> names;
-  for (const auto* axes : {&replicate, &shard}) {
-    const StrategyRow row =
-        axes == &shard ? Strategy::full_shard().rows[0] : Strategy::ddp().rows[0];
-    for (const std::string& axis : *axes) {
-      names.push_back(axis);
-      options.strategy.rows.push_back(row);
-    }
-  }
+  std::vector<std::string_view> names(replicate.begin(), replicate.end());
+  std::vector<StrategyRow> rows(names.size(), Strategy::ddp().rows[0]);
+  names.insert(names.end(), shard.begin(), shard.end());
+  rows.resize(names.size(), Strategy::full_shard().rows[0]);
+  options.strategy = {"dp_mesh_dims", std::move(rows)};
   return mesh.view(names);
 }
 
