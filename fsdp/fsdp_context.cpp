@@ -14,11 +14,6 @@
 
 namespace weft::fsdp {
 
-static ParamGroups groups_of(const FsdpStates& states) {
-  for (const auto& [i, state] : ranges::views::enumerate(states)) state->group()->index = i;
-  return states | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
-}
-
 std::shared_ptr<FsdpContext> FsdpContext::make(FsdpStates states) {
   std::shared_ptr<FsdpContext> context(new FsdpContext);
   context->use_states(std::move(states));
@@ -37,7 +32,8 @@ std::shared_ptr<FsdpContext> FsdpContext::of(const char* what, const Module& mod
 
 void FsdpContext::use_states(FsdpStates states) {
   states_ = std::move(states);
-  groups_ = groups_of(states_);
+  groups_ = states_ | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
+  for (const auto& [i, group] : ranges::views::enumerate(groups_)) group->index = i;
   scheduler_.reset();
   for (const auto& state : states_) state->set_context(shared_from_this());
 }
@@ -178,28 +174,22 @@ void FsdpContext::begin_unrecorded_step() {
 /// Checks the event against the recording, or adds it. The user's own events may come and stay
 /// away.
 void FsdpContext::follow(const StepEvent& event) {
-  Recording& recording = *running_;
-  const auto& events = recording.events;
-  if (!recording.complete) {
-    recording.events.push_back(event);
-  } else if (!recording.diverged) {
-    const auto is_next = [&] {
-      return recording.at < events.size() && events[recording.at] == event;
-    };
-    while (!is_next() && recording.at < events.size() && events[recording.at].is_of_user()) {
-      ++recording.at;
-    }
-    if (event.is_of_user() && !is_next()) return;
-    if (is_next()) {
-      ++recording.at;
-      return;
-    }
-    recording.diverged = true;
-    if (!event.group->is_first_rank()) return;
-    warn("fully_shard: ", event.group->title(),
-         " ran in a different order than in the previous step; this step runs without prefetch in "
-         "the recorded order");
+  std::vector<StepEvent>& events = running_->events;
+  size_t& at = running_->at;
+  if (!running_->complete) return events.push_back(event);
+  if (running_->diverged) return;
+  const auto is_next = [&] { return at < events.size() && events[at] == event; };
+  while (!is_next() && at < events.size() && events[at].is_of_user()) ++at;
+  if (is_next()) {
+    ++at;
+    return;
   }
+  if (event.is_of_user()) return;
+  running_->diverged = true;
+  if (!event.group->is_first_rank()) return;
+  warn("fully_shard: ", event.group->title(),
+       " ran in a different order than in the previous step; this step runs without prefetch in "
+       "the recorded order");
 }
 
 void FsdpContext::handle(StepEvent::Kind kind, ParamGroup& group, int bucket) {
@@ -287,7 +277,9 @@ void FsdpContext::post_accumulate_grad(ParamGroup& group, size_t i) {
 }
 
 void FsdpContext::finalize_backward() {
-  const bool syncs = syncs_all();
+  const bool syncs = syncs_ && std::ranges::all_of(groups_, [](const auto& group) {
+                       return group->controls.reduces && group->controls.all_reduces;
+                     });
   finalize();
   if (!syncs) return;
   traffic_last_ = traffic_;

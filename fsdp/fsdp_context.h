@@ -93,7 +93,6 @@ class FsdpContext final : public ModuleAttachment,
   void invalidate(ParamGroup& group);
   void handle(StepEvent::Kind kind, ParamGroup& group, int bucket = 0);
   void follow(const StepEvent& event);
-  bool syncs_all() const;
   void use_states(FsdpStates states);
   void take_over_changes();
   void readopt();

@@ -10,12 +10,6 @@
 
 namespace weft::fsdp {
 
-bool FsdpContext::syncs_all() const {
-  return syncs_ && std::ranges::all_of(groups_, [](const auto& group) {
-           return group->controls.reduces && group->controls.all_reduces;
-         });
-}
-
 void FsdpContext::user_event(StepEvent::Kind kind, ParamGroup& group) {
   if (kind == StepEvent::Kind::user_unshard) {
     if (!running_) take_over_changes();
@@ -294,10 +288,8 @@ void FsdpModule::set_custom_all_gather(CustomCollective collective) {
 }
 
 void FsdpModule::set_custom_reduce_scatter(CustomCollective collective) {
-  only_state("set_custom_reduce_scatter")
-      .group()
-      ->gradients()
-      .set_collective(std::move(collective));
+  const auto& group = only_state("set_custom_reduce_scatter").group();
+  group->gradients().set_collective(std::move(collective));
 }
 
 void FsdpModule::set_reduce_scatter_unused_params(bool reduce_scatter_unused_params, bool) {

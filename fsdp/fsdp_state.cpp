@@ -214,18 +214,14 @@ FsdpStates states_from(const std::vector<Module*>& modules) {
   return states;
 }
 
-static bool is_below(const std::string& name, const std::string& module) {
-  return name.size() > module.size() && name.starts_with(module) && name[module.size()] == '.';
-}
-
 /// True if a module below ignores the parameter, or its group has it and it has no name outside
 /// the modules of that group.
 static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
   return std::ranges::any_of(below, [&](const auto& state) {
     const ParamGroup& owner = *state->group();
     const auto is_within = [&](const std::string& name) {
-      return std::ranges::any_of(owner.names(),
-                                 [&](const std::string& module) { return is_below(name, module); });
+      return std::ranges::any_of(
+          owner.names(), [&](const std::string& module) { return name.starts_with(module + '.'); });
     };
     return owner.ignores(*named.parameter) ||
            (owner.owns(*named.parameter) && std::ranges::all_of(named.names, is_within));
@@ -237,11 +233,7 @@ static bool stays_below(const FsdpStates& below, const NamedParameter& named) {
 static void adopt(const FsdpStates& below, const NamedParameter& named, size_t member,
                   FsdpState& state) {
   bool moved = false;
-  for (const auto& other : below) {
-    if (!other->group()->owns(*named.parameter)) continue;
-    other->group()->disown(*named.parameter);
-    moved = true;
-  }
+  for (const auto& other : below) moved = other->group()->disown(*named.parameter) || moved;
   if (moved && state.group()->is_first_rank()) {
     warn("fully_shard: parameter ", named.names.front(), " is also ", named.names.back(),
          ", so it is sharded with their common ancestor");

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <range/v3/range/conversion.hpp>
-#include <range/v3/view/iota.hpp>
-#include <range/v3/view/transform.hpp>
 #include <range/v3/view/zip.hpp>
 #include <set>
 
@@ -24,11 +21,8 @@ static void check_free(const FsdpStates& below) {
   for (const auto& state : below) {
     const auto context = state->find_context();
     if (!context) continue;
-    const ParamGroup& root = context->root();
-    if (std::ranges::any_of(below,
-                            [&](const auto& other) { return other->group().get() == &root; })) {
-      continue;
-    }
+    const auto is_root = [&](const auto& other) { return &context->root() == &*other->group(); };
+    if (std::ranges::any_of(below, is_root)) continue;
     fail("fully_shard: module ", in_quotes(state->group()->name()),
          " is part of another sharded model, expected one model; shard one module that contains "
          "both");
@@ -60,16 +54,11 @@ static DeviceMesh data_parallel(const DeviceMesh& mesh, FullyShardOptions& optio
     fail("fully_shard: strategy is ", in_quotes(options.strategy.name),
          " besides dp_mesh_dims, expected one of both");
   }
-  options.strategy = {"dp_mesh_dims", {}};
-  std::vector<std::string_view> names;
-  for (const auto* axes : {&replicate, &shard}) {
-    const StrategyRow row =
-        axes == &shard ? Strategy::full_shard().rows[0] : Strategy::ddp().rows[0];
-    for (const std::string& axis : *axes) {
-      names.push_back(axis);
-      options.strategy.rows.push_back(row);
-    }
-  }
+  std::vector<std::string_view> names(replicate.begin(), replicate.end());
+  std::vector<StrategyRow> rows(names.size(), Strategy::ddp().rows[0]);
+  names.insert(names.end(), shard.begin(), shard.end());
+  rows.resize(names.size(), Strategy::full_shard().rows[0]);
+  options.strategy = {"dp_mesh_dims", std::move(rows)};
   return mesh.view(names);
 }
 
@@ -192,13 +181,11 @@ NoSync::NoSync(Module& model, bool holds) : model_(model) {
 NoSync::~NoSync() { ModuleSharder::attachment<FsdpContext>(model_)->set_syncs(before_); }
 
 static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
-  const auto step = [&](int i) {
-    return StepKind{.sync = i + 1 == micro_steps, .updated = i == 0};
-  };
-  FullyShardBytes bytes = context
-                              .schedule(ranges::views::ints(0, micro_steps) |
-                                        ranges::views::transform(step) | ranges::to<std::vector>())
-                              .bytes;
+  std::vector<StepKind> steps;
+  for (int i = 0; i < micro_steps; ++i) {
+    steps.push_back({.sync = i + 1 == micro_steps, .updated = i == 0});
+  }
+  FullyShardBytes bytes = context.schedule(steps).bytes;
   for (const auto& group : context.groups()) {
     bytes.parameters += group->slice_bytes();
     bytes.gradients += group->gradients().bytes();

@@ -24,7 +24,7 @@ static Reduction reduction_alone(const Roles& roles) {
 Gradients::Gradients(const Roles& roles, const FullyShardOptions& options)
     : roles_(roles),
       bucket_bytes_(options.bucket_bytes),
-      replicas_(roles.replica_group()),
+      replicas_(roles.group(roles.replicas)),
       tier_(options.offload.gradients),
       on_host_(tier_.offloads()) {
   AxisGroup each = roles.group(0, roles.each_step);
@@ -65,8 +65,7 @@ void Gradients::add(FsdpParam& param) {
   if (reductions_.empty() || reductions_[0].ranks.size == 1) {
     param.types.reduce = param.types.accumulate;
   }
-  grads_.emplace_back();
-  grads_.back().param = &param;
+  grads_.emplace_back().param = &param;
 }
 
 void Gradients::lay_out() {
@@ -332,7 +331,7 @@ void Gradients::wait_quietly() noexcept {
       receive(bucket);
       reduced.replicating = false;
       add_sums(bucket);
-      copy_sums_to_host(bucket);
+      copy_sums(bucket, true);
     } catch (const std::exception&) {
     }
   }
@@ -363,6 +362,10 @@ int64_t Gradients::traffic(int bucket, size_t reduction) const {
     }
   }
   return bytes;
+}
+
+size_t Gradients::residual_bytes() const {
+  return ranges::accumulate(messages_, size_t{0}, std::plus(), &GradientMessages::residual_bytes);
 }
 
 int64_t Gradients::copied(size_t reduction) const {

@@ -147,15 +147,13 @@ class Gradients {
   char* place_of(const Grad& grad) const;
   Tensor sum_of(const Grad& grad) const;
   Tensor final_of(const Grad& grad) const;
-  void copy_sums_to_device(int bucket);
-  void copy_sums_to_host(int bucket);
+  void copy_sums(int bucket, bool to_host);
   Piece scattered(Grad& grad, size_t reduction);
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);
   void reduce_in_place(int bucket, std::vector<Piece>& pieces);
   void expect_codes(size_t i, size_t stage);
   void receive(int bucket);
   // reductions.cpp: sums of earlier steps, hooks
-  bool is_complete(Sum sum) const;
   void forget_sums(Grad& grad);
   void set_aside(int bucket);
   void change_sums(int bucket);

@@ -12,21 +12,21 @@ namespace weft::fsdp {
 
 namespace views = ranges::views;
 
-void Level::add(const Array& array) {
+void Level::add(const FsdpParam& param, const Array& array, int64_t block) {
   // An extension and codes have their own packed form.
-  const bool is_quantized = array.codes && ranks_.size > 1;
+  const bool is_quantized = param.codes && ranks_.size > 1;
   const bool packs = !array.extension && !is_quantized;
-  const DType wire = packs ? array.wire : array.dtype;
+  const DType wire = packs ? param.types.gather : array.dtype, slice = param.types.storage;
   const Region& region = regions_.emplace_back(
-      region_of(array.shape, array.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
+      region_of(array.shape, param.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
   // Slices of the wire's dtype are read to their place among the parameters, others behind them.
-  if (array.extension || array.slice != region.wire) {
+  if (array.extension || slice != region.wire) {
     const auto own = static_cast<size_t>(region.count_of(ranks_.rank));
-    read_bytes_ += padded(own * size_of(array.slice));
+    read_bytes_ += padded(own * size_of(slice));
   }
   extended_.push_back(array.extension
-                          ? extended_of(region, array.slice, array.extension, ranks_.rank, bytes_)
-                      : is_quantized ? quantized_of(region, *array.codes, array.block,
+                          ? extended_of(region, slice, array.extension, ranks_.rank, bytes_)
+                      : is_quantized ? quantized_of(region, *param.codes, block,
                                                     stages_ ? stages_->order() : numbers_of(ranks_),
                                                     ranks_.rank, bytes_)
                                      : Extended());

@@ -22,24 +22,19 @@ enum class Lifetime : uint8_t { use, step, update };
 class Level {
  public:
   /// `stages`: all parameters are sent as codes, which are gathered across first, then within.
-  Level(AxisGroup ranks, Lifetime lifetime, std::optional<Stages> stages = {})
+  Level(AxisGroup ranks, Lifetime lifetime, std::optional<Stages> stages)
       : ranks_(std::move(ranks)), lifetime_(lifetime), stages_(std::move(stages)) {}
 
-  /// The argument of `add`: an array that the ranks share along `dim`, by default in equal chunks.
+  /// The elements of a parameter that the ranks share, by default in equal chunks.
   struct Array {
     Shape shape;
-    int dim = 0;
-    DType dtype = DType::f32;
-    DType wire = DType::f32;
+    DType dtype;
     std::vector<int64_t> lengths = {};
-    /// Not null: the wire's format, of slices of dtype `slice`.
+    /// Not null: the wire's format.
     std::shared_ptr<AllGatherExtension> extension = {};
-    DType slice = DType::f32;
-    /// Set: the parts are sent as codes of this dtype, with a scale for each `block` elements.
-    std::optional<DType> codes = {};
-    int64_t block = 0;
   };
-  void add(const Array& array);
+  /// `block`: number of elements with one scale, if the parameter is sent as codes.
+  void add(const FsdpParam& param, const Array& array, int64_t block);
   /// All parameters were added, and their slices rest on disk.
   void close_on_disk() {
     on_disk_ = true;

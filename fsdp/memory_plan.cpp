@@ -178,7 +178,6 @@ MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
        ", which take ", least.text(), "; or ", options.cure);
 }
 
-/// The options of a choice.
 static FullyShardOptions sharding_of(const StepChoice& choice, FullyShardOptions sharding) {
   if (sharding.reshard_after_forward.axis().empty() &&
       sharding.reshard_after_forward.ranks() == 0) {

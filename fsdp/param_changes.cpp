@@ -17,14 +17,13 @@ namespace weft::fsdp {
 class ParamGroup::Refusal final : public GradientSink {
  public:
   explicit Refusal(std::string name) : name_(std::move(name)) {}
-  Destination destination() override { refuse(); }
-  void complete() override { refuse(); }
-
- private:
-  [[noreturn]] void refuse() const {
+  Destination destination() override {
     fail("fully_shard: the loss depends on value() of parameter ", name_,
          ", which is this rank's slice, expected on tensor()");
   }
+  void complete() override { destination(); }
+
+ private:
   std::string name_;
 };
 
@@ -167,12 +166,11 @@ void ParamGroup::begin_readopting(const Layouts& layouts) {
 }
 
 bool ParamGroup::was_readopted() const {
-  const auto has = [](const std::vector<Adopted>& all, const Adopted& one) {
-    return std::ranges::any_of(
-        all, [&](const Adopted& other) { return other.is(*one.named.parameter); });
+  const auto is_new = [&](const Adopted& own) {
+    return std::ranges::none_of(
+        previous_, [&](const Adopted& other) { return other.is(*own.named.parameter); });
   };
-  return parameters_.size() != previous_.size() ||
-         !std::ranges::all_of(parameters_, [&](const Adopted& own) { return has(previous_, own); });
+  return parameters_.size() != previous_.size() || std::ranges::any_of(parameters_, is_new);
 }
 
 void ParamGroup::check_readopting() const {
@@ -184,16 +182,23 @@ void ParamGroup::check_readopting() const {
   }
 }
 
+/// Gives up a parameter: forward uses its value from now on.
+static void release(Parameter& parameter) {
+  ModuleSharder::set_used(parameter, {});
+  const Tensor gradient = parameter.grad();
+  // A handle without the sink of a slice. Its file ends with the group.
+  ModuleSharder::lay_out(parameter, in_memory(parameter.value()));
+  if (gradient && parameter.is_trainable()) parameter.value().set_grad(gradient);
+}
+
 bool ParamGroup::end_readopting() {
-  const bool changed = was_readopted();
-  const std::vector<Adopted> before = std::exchange(previous_, {});
-  if (!changed) {
+  if (!was_readopted()) {
     // Their order is that of the memory.
-    parameters_ = before;
+    cancel_readopting();
     return false;
   }
   unbind_all();
-  for (const Adopted& own : before) release(*own.named.parameter);
+  for (const Adopted& own : std::exchange(previous_, {})) release(*own.named.parameter);
   built_ = false;
   return true;
 }
@@ -201,14 +206,6 @@ bool ParamGroup::end_readopting() {
 void ParamGroup::materialize_all(Device device) {
   materialize(device);
   for (const auto& param : params_) param->parameter->materialize(device);
-}
-
-void ParamGroup::release(Parameter& parameter) {
-  ModuleSharder::set_used(parameter, {});
-  const Tensor gradient = parameter.grad();
-  // A handle without the sink of a slice. Its file ends with the group.
-  ModuleSharder::lay_out(parameter, in_memory(parameter.value()));
-  if (gradient && parameter.is_trainable()) parameter.value().set_grad(gradient);
 }
 
 }  // namespace weft::fsdp

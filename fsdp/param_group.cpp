@@ -49,10 +49,6 @@ bool ParamGroup::is_under_way() const {
          std::ranges::any_of(levels_, [](const Level& level) { return level.is_under_way(); });
 }
 
-void ParamGroup::end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
-
-ParamGroup::~ParamGroup() { unbind_all(); }
-
 bool ParamGroup::owns(const Parameter& parameter) const {
   return std::ranges::any_of(parameters_,
                              [&](const Adopted& adopted) { return adopted.is(parameter); });
@@ -68,14 +64,13 @@ void ParamGroup::adopt(NamedParameter parameter, size_t member) {
   parameters_.push_back({std::move(parameter), member, trainable});
 }
 
-void ParamGroup::disown(const Parameter& parameter) {
-  std::erase_if(parameters_, [&](const Adopted& adopted) { return adopted.is(parameter); });
+bool ParamGroup::disown(const Parameter& parameter) {
+  return std::erase_if(parameters_, [&](const Adopted& own) { return own.is(parameter); }) > 0;
 }
 
 void ParamGroup::set_names(std::vector<std::string> names) {
   names_ = std::move(names);
-  name_.clear();
-  for (const std::string& name : names_) name_ += concat(name_.empty() ? "" : "+", name);
+  name_ = listed(names_, std::identity(), "+");
 }
 
 std::string ParamGroup::path_of(const NamedParameter& named, size_t member) const {
@@ -160,7 +155,9 @@ void ParamGroup::make_levels() {
     levels_.emplace_back(use, Lifetime::use, stages(0, roles_.at_use));
   }
   for (Level& level : levels_) {
-    for (const auto& param : params_) level.add(array_of(*param, level, use));
+    for (const auto& param : params_) {
+      level.add(*param, array_of(*param, level, use), options_.quantization.block);
+    }
     if (&level == &levels_.front() && rests_on_disk()) level.close_on_disk();
   }
 }
@@ -170,13 +167,8 @@ Level::Array ParamGroup::array_of(const FsdpParam& param, const Level& level,
                                   const AxisGroup& use) const {
   const bool top = &level == &levels_.back(), bottom = &level == &levels_.front();
   Level::Array array{.shape = param.unsharded_shape,
-                     .dim = param.dim,
                      .dtype = top ? param.types.compute : param.types.gather,
-                     .wire = param.types.gather,
-                     .extension = bottom ? param.extension : nullptr,
-                     .slice = param.types.storage,
-                     .codes = param.codes,
-                     .block = options_.quantization.block};
+                     .extension = bottom ? param.extension : nullptr};
   if (roles_.ranks_at_use == 0) {
     if (!top) {
       int64_t& length = array.shape[param.dim];

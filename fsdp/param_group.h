@@ -22,14 +22,14 @@ class ParamGroup {
   /// The last handle deletes the group on the thread that started its collectives if some are under
   /// way: Python collects garbage on any thread. That thread deletes it in `end_departed`.
   static std::shared_ptr<ParamGroup> make(Roles roles, const FullyShardOptions& options);
-  static void end_departed();
-  ~ParamGroup();
+  static void end_departed() { EndOnThread<ParamGroup>::of_thread()->reap(); }
+  ~ParamGroup() { unbind_all(); }
 
   bool owns(const Parameter& parameter) const;
   /// Adds a parameter of module `member` of the group, and removes one that another group shares,
-  /// before `build`.
+  /// if it has it, before `build`.
   void adopt(NamedParameter parameter, size_t member);
-  void disown(const Parameter& parameter);
+  bool disown(const Parameter& parameter);
   /// std::invalid_argument if the parameter cannot be sharded as the options say.
   void check(const NamedParameter& parameter, size_t member) const;
   /// True if a parameter was frozen or unfrozen. std::invalid_argument if there are gradients then.
@@ -49,8 +49,6 @@ class ParamGroup {
   void check_readopting() const;
   /// Restores the parameters before `begin_readopting`.
   void cancel_readopting() { parameters_ = std::move(previous_); }
-  /// Gives up a parameter: forward uses its value from now on.
-  static void release(Parameter& parameter);
   /// Records a parameter of the module that is not sharded.
   void ignore(ParameterPtr parameter) { ignored_.push_back(std::move(parameter)); }
   bool ignores(const Parameter& parameter) const;

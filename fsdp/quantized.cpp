@@ -120,8 +120,6 @@ void dequantize_parts(const Extended& extended, const Ref<Storage>& memory, cons
   }
 }
 
-void GradientMessages::add(const Region& region) { regions_.push_back(region); }
-
 std::vector<size_t> GradientMessages::own_parts() const {
   std::vector<size_t> parts;
   for (size_t part = 0; part < to_.size(); ++part) {
@@ -159,8 +157,6 @@ void GradientMessages::lay_out(size_t& end) {
   recv_ = send_ + total(bytes_);
   end = recv_ + total(received_);
 }
-
-int64_t GradientMessages::traffic() const { return received_[0] * (ranks_.size - 1); }
 
 size_t GradientMessages::residual_bytes() const {
   return quantization_.error_feedback ? static_cast<size_t>(elements_) * sizeof(float) : 0;

@@ -53,11 +53,11 @@ class GradientMessages {
   /// The parts that are sent to this rank.
   std::vector<size_t> own_parts() const;
   /// Adds the gradient that lies in `region`.
-  void add(const Region& region);
+  void add(const Region& region) { regions_.push_back(region); }
   /// Lays out the messages from byte `end` of the buffer on, which moves behind them.
   void lay_out(size_t& end);
   /// Bytes that the exchange receives from other ranks.
-  int64_t traffic() const;
+  int64_t traffic() const { return received_[0] * (ranks_.size - 1); }
   /// Bytes of what codes missed: none without error feedback.
   size_t residual_bytes() const;
 

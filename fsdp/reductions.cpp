@@ -59,12 +59,6 @@ void Gradients::lay_out_messages() {
   }
 }
 
-size_t Gradients::residual_bytes() const {
-  size_t bytes = 0;
-  for (const GradientMessages& messages : messages_) bytes += messages.residual_bytes();
-  return bytes;
-}
-
 void Gradients::make_file() {
   std::vector<DiskMemory::Array> arrays;
   for (const Grad& grad : grads_) {
@@ -91,37 +85,26 @@ void Gradients::wait_for_writes() {
   for (DiskMemory::Transfer& write : std::exchange(writes_, {})) write.wait();
 }
 
-/// Copies the sums that a reduction adds to from the host to the landing area.
-void Gradients::copy_sums_to_device(int bucket) {
-  if (!on_host_ || std::exchange(bucket_at(bucket).landed, true)) return;
+/// Copies the sums of a bucket to the host, or back to the landing area, where a reduction adds to
+/// them.
+void Gradients::copy_sums(int bucket, bool to_host) {
+  bool& landed = bucket_at(bucket).landed;
+  if (!on_host_ || landed != to_host) return;
+  landed = !to_host;
   const NoGrad no_grad;
   for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    if (grad.sum == Sum::none) continue;
-    if (disk_) wait_for_writes();
+    if (!to_host && grad.sum == Sum::none) continue;
+    if (!to_host && disk_) wait_for_writes();
     const Tensor sum = sum_of(grad), rests = final_of(grad);
+    const auto offset = static_cast<int64_t>(grad.offset);
     if (!disk_) {
-      transfer_(sum, rests);
+      to_host ? transfer_(rests, sum) : transfer_(sum, rests);
     } else if (device_.kind == DeviceKind::cuda) {
-      copy_(sum, in_memory(rests));
-    } else {
-      const auto offset = static_cast<int64_t>(grad.offset);
-      disk_->read(offset, bytes_of_sum(grad), sum.block().data).wait();
-    }
-  }
-}
-
-void Gradients::copy_sums_to_host(int bucket) {
-  if (!std::exchange(bucket_at(bucket).landed, false)) return;
-  const NoGrad no_grad;
-  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    const Tensor sum = sum_of(grad), rests = final_of(grad);
-    if (!disk_) {
-      transfer_(rests, sum);
-    } else if (device_.kind == DeviceKind::cuda) {
-      write_to_disk(rests, sum);
-    } else {
-      const auto offset = static_cast<int64_t>(grad.offset);
+      to_host ? write_to_disk(rests, sum) : copy_(sum, in_memory(rests));
+    } else if (to_host) {
       writes_.push_back(disk_->write(offset, bytes_of_sum(grad), sum.block().data));
+    } else {
+      disk_->read(offset, bytes_of_sum(grad), sum.block().data).wait();
     }
   }
 }
@@ -202,7 +185,7 @@ void Gradients::reduce_in_place(int bucket, std::vector<Piece>& pieces) {
 void Gradients::reduce(int bucket, size_t reduction) {
   if (device_.kind == DeviceKind::meta) return;
   const auto& [ranks, scatters, at_sync] = reductions_[reduction];
-  if (!(scatters_twice() && reduction < buffer_reductions())) copy_sums_to_device(bucket);
+  if (!(scatters_twice() && reduction < buffer_reductions())) copy_sums(bucket, false);
   std::vector<Piece> pieces;
   counts_.clear();
   counts_.reserve(grads_.size());
@@ -275,7 +258,7 @@ void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
     change_sums(bucket);
     add_sums(bucket);
   }
-  if (last) copy_sums_to_host(bucket);
+  if (last) copy_sums(bucket, true);
 }
 
 void Gradients::set_collective(CustomCollective collective) {
@@ -284,11 +267,6 @@ void Gradients::set_collective(CustomCollective collective) {
          "reduce-scattered");
   }
   settings.collective = std::move(collective);
-}
-
-/// True for the sum after all reductions, to which a hook was applied.
-bool Gradients::is_complete(Sum sum) const {
-  return sum == (replicas_.size > 1 ? Sum::of_replicas : Sum::own);
 }
 
 void Gradients::forget_sums(Grad& grad) {
@@ -303,10 +281,12 @@ void Gradients::forget_sums(Grad& grad) {
 void Gradients::set_aside(int bucket) {
   if (!changes_sums() || device_.kind == DeviceKind::meta) return;
   wait_for_writes();
+  // The sum after all reductions, to which a hook was applied.
+  const Sum complete = replicas_.size > 1 ? Sum::of_replicas : Sum::own;
   const NoGrad no_grad;
   const PurposeScope purpose(Purpose::gradients);
   for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
-    if (!is_complete(grad.sum)) continue;
+    if (grad.sum != complete) continue;
     const Tensor earlier = in_memory(final_of(grad));
     Ref<Storage> apart = Storage::allocate(
         static_cast<size_t>(earlier.shape().product()) * size_of(earlier.dtype()), device_);

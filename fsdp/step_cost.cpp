@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
+#include <range/v3/numeric/accumulate.hpp>
 #include <ranges>
 
 #include "weft/extend/links.h"
@@ -206,14 +206,6 @@ StepCost step_cost(const std::function<StepModel()>& build, const DeviceMesh& me
   return cost;
 }
 
-/// Shards the attention and the feed-forward of a block, or whatever in it has parts.
-static void shard_parts(const Module& block, const DeviceMesh& mesh,
-                        const FullyShardOptions& sharding) {
-  for (const auto& [name, part] : block.children()) {
-    if (!part->children().empty()) fully_shard(*part, mesh, sharding);
-  }
-}
-
 void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShardOptions& given,
                  bool fine) {
   FullyShardOptions sharding = given;
@@ -221,7 +213,12 @@ void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShar
     sharding = with_experts(sharding, {model.model.get()}, mesh, model.expert_axis);
   }
   if (fine) {
-    for (const Module* block : model.blocks) shard_parts(*block, mesh, sharding);
+    for (const Module* block : model.blocks) {
+      // The attention and the feed-forward, or whatever in the block has parts.
+      for (const auto& [name, part] : block->children()) {
+        if (!part->children().empty()) fully_shard(*part, mesh, sharding);
+      }
+    }
   }
   if (model.units.empty()) {
     for (Module* block : model.blocks) fully_shard(*block, mesh, sharding);
@@ -230,14 +227,10 @@ void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShar
   fully_shard(*model.model, mesh, sharding);
 }
 
-int64_t StepCost::peak_bytes() const {
-  return std::accumulate(memory.begin(), memory.end(), int64_t{0});
-}
+int64_t StepCost::peak_bytes() const { return ranges::accumulate(memory, int64_t{0}); }
 
 double StepCost::operations() const {
-  double sum = 0;
-  for (const OpWork& op : work) sum += op.operations;
-  return sum;
+  return ranges::accumulate(work, 0.0, std::plus(), &OpWork::operations);
 }
 
 static double bytes_a_second(const Machine& machine, bool crosses_hosts) {

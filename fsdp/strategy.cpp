@@ -9,7 +9,6 @@
 #include <range/v3/view/drop.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/iota.hpp>
-#include <range/v3/view/join.hpp>
 #include <range/v3/view/map.hpp>
 #include <range/v3/view/transform.hpp>
 
@@ -27,12 +26,11 @@ Strategy Strategy::hsdp() {
 }
 
 Strategy Strategy::named(std::string_view name) {
-  std::string known;
-  for (Strategy strategy : {full_shard(), zero2(), zero1(), ddp(), hsdp()}) {
-    if (strategy.name == name) return strategy;
-    known += concat(known.empty() ? "" : ", ", strategy.name);
-  }
-  fail("strategy: name is ", in_quotes(name), ", expected one of ", known);
+  const Strategy all[] = {full_shard(), zero2(), zero1(), ddp(), hsdp()};
+  const auto* const found = std::ranges::find(all, name, &Strategy::name);
+  if (found != std::end(all)) return *found;
+  fail("strategy: name is ", in_quotes(name), ", expected one of ",
+       listed(all, [](const Strategy& strategy) { return strategy.name; }));
 }
 
 Reshard::Reshard(int ranks) : ranks_(ranks) {
@@ -57,7 +55,7 @@ static DeviceMesh view_of(const DeviceMesh& mesh, const std::vector<std::string>
 
 AxisGroup Roles::group(const std::vector<std::string>& names) const {
   AxisGroup group;
-  group.axes = names | views::join('+') | ranges::to<std::string>();
+  group.axes = listed(names, std::identity(), "+");
   group.sizes =
       names | views::transform([&](const auto& name) { return mesh.axis_size(mesh.axis(name)); }) |
       ranges::to<std::vector>();
@@ -75,10 +73,8 @@ AxisGroup Roles::group(size_t first, size_t last) const {
 
 /// The ranks of an axis from `first` on, `stride` apart.
 static AxisGroup part_of_axis(const AxisGroup& axis, int first, int stride, int size) {
-  AxisGroup part;
-  part.axes = concat(axis.axes, " by ", size);
-  part.sizes = {size};
-  part.size = size;
+  AxisGroup part{
+      .axes = concat(axis.axes, " by ", size), .sizes = {size}, .communicator = {}, .size = size};
   const auto ranks = views::ints(0, size) |
                      views::transform([&](int i) { return first + i * stride; }) |
                      ranges::to<std::vector>();

@@ -62,7 +62,6 @@ struct Roles {
   /// and kept.
   AxisGroup use_group() const;
   AxisGroup kept_group() const;
-  AxisGroup replica_group() const { return group(replicas); }
 };
 
 /// std::invalid_argument if the rows do not fit the mesh, if a row contradicts itself, or if two

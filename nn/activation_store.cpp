@@ -213,10 +213,9 @@ Tensors SavedActivations::take() {
   place_ = Place::taken;
   auto& runs = store_->runs_;
   std::erase(runs, this);
-  const bool is_read = std::any_of(runs.begin(), runs.end(), [](const SavedActivations* run) {
-    return run->place_ == Place::coming;
-  });
-  if (!is_read && !runs.empty() && runs.back()->place_ == Place::resting) {
+  const auto is_read = [](const SavedActivations* run) { return run->place_ == Place::coming; };
+  if (std::ranges::none_of(runs, is_read) && !runs.empty() &&
+      runs.back()->place_ == Place::resting) {
     runs.back()->start_to_come();
   }
   return tensors;

@@ -96,9 +96,9 @@ std::vector<Hyperparameter> hyperparameters(SGDOptions& options) {
 }
 
 std::vector<std::string> SGD::moments() const {
-  const bool any = std::any_of(options_.begin(), options_.end(),
-                               [](const SGDOptions& options) { return options.momentum != 0; });
-  return any ? std::vector<std::string>{"velocity"} : std::vector<std::string>{};
+  const auto has_momentum = [](const SGDOptions& options) { return options.momentum != 0; };
+  if (std::ranges::none_of(options_, has_momentum)) return {};
+  return {"velocity"};
 }
 
 void SGD::update(const Update& update) {
@@ -176,8 +176,7 @@ void Lamb::update_all(std::span<const Update> updates) {
   Tensors values;
   for (const NamedParameter& named : parameters()) values.push_back(named.parameter->value());
   const SquaresReduction reduction("lamb", values);
-  const bool exact = std::any_of(values.begin(), values.end(),
-                                 [](const Tensor& value) { return value.dtype() == f64; });
+  const bool exact = std::ranges::find(values, f64, &Tensor::dtype) != values.end();
   const Tensor squares =
       zeros({static_cast<int64_t>(values.size()), 2},
             {.dtype = exact ? f64 : f32, .device = parameters()[0].parameter->device()});

@@ -33,7 +33,7 @@ Linear::Linear(int64_t in, int64_t out, bool bias, std::optional<double> deviati
 
 Tensors Linear::forward(const Tensors& inputs) {
   const Tensor& x = only_input("linear", inputs);
-  const Tensor bias = own_parameters().size() > 1 ? used(1) : Tensor();
+  const Tensor none, &bias = own_parameters().size() > 1 ? used(1) : none;
   if (product_ && !float8_) return {product_(x, used(0), bias)};
   if (!float8_) return {bias ? linear(x, used(0), bias) : linear(x, used(0))};
   const Tensor y = float8_linear(x, used(0));

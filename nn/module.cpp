@@ -176,7 +176,7 @@ ParameterPtr Module::declare(std::string name, const Shape& shape,
   return parameter;
 }
 
-void Module::add_child(std::string name, std::shared_ptr<Module> child) {
+void Module::adopt(std::string name, std::shared_ptr<Module> child) {
   check_new_name(name);
   if (!child) fail("module: module for ", in_quotes(name), " is null, expected a module");
   children_.emplace_back(std::move(name), std::move(child));

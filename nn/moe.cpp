@@ -220,16 +220,15 @@ Tensors MoE::in_chunks(const Tensor& x, const Tensors& routed, const SideStream&
 
 Tensor MoE::with_losses(const Tensor& y, const Tensors& routed) {
   Tensor result = y;
-  if (config_.balance_coefficient != 0) {
-    const Tensor loss = weft::balance_loss({routed[0], routed[1], routed[2]});
-    balance_loss_ = loss.detach();
-    result = with_loss(result, loss, config_.balance_coefficient);
+  const auto include = [&](const Tensor& loss, double coefficient, Tensor& shown) {
+    shown = loss.detach();
+    result = with_loss(result, loss, coefficient);
+  };
+  const double balance = config_.balance_coefficient, z = config_.z_coefficient;
+  if (balance != 0) {
+    include(weft::balance_loss({routed[0], routed[1], routed[2]}), balance, balance_loss_);
   }
-  if (config_.z_coefficient != 0) {
-    const Tensor loss = router_z_loss(routed[3]);
-    z_loss_ = loss.detach();
-    result = with_loss(result, loss, config_.z_coefficient);
-  }
+  if (z != 0) include(router_z_loss(routed[3]), z, z_loss_);
   return result;
 }
 

@@ -20,21 +20,19 @@ Optimizer::~Optimizer() = default;
 Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
                      std::vector<double> learning_rates)
     : learning_rates_(std::move(learning_rates)), runs_(std::make_unique<ParameterRuns>()) {
+  std::set<const Parameter*> seen;
   for (size_t group = 0; group < groups.size(); ++group) {
     for (NamedParameter& named : groups[group]) {
       if (!named.parameter->is_trainable()) continue;
+      if (!seen.insert(named.parameter.get()).second) {
+        fail("optimizer: parameter ", named.name(), " is given twice, expected once");
+      }
       parameters_.push_back(std::move(named));
       group_of_.push_back(group);
     }
   }
   if (parameters_.empty())
     fail("optimizer: number of trainable parameters is 0, expected at least 1");
-  std::set<const Parameter*> seen;
-  for (const NamedParameter& named : parameters_) {
-    if (!seen.insert(named.parameter.get()).second) {
-      fail("optimizer: parameter ", named.name(), " is given twice, expected once");
-    }
-  }
   steps_.resize(parameters_.size());
 }
 
@@ -160,9 +158,7 @@ static bool any_on_disk(const Tensor& value, const Tensor& gradient, const Tenso
 void Optimizer::find_runs(const std::vector<size_t>& with_gradient) {
   // Checked even if memory and runs are those of the step before: a gradient that is not reduced
   // yet may use the same memory.
-  for (size_t i : with_gradient) {
-    check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
-  }
+  for (size_t i : with_gradient) check_layouts(parameters_[i], runs_->gradients[i], state_[i]);
   if (with_gradient == runs_->with_gradient && runs_->hold()) return;
   std::vector<const Tensors*> lists{&runs_->values, &runs_->gradients};
   for (const ParameterState& moment : runs_->state) lists.push_back(&moment.tensors);
@@ -314,10 +310,8 @@ std::optional<Device> Optimizer::update_in_memory(Update run, bool changes_value
   const Device device = device_of(run);
   run.gradient_scale = run.gradient_scale.to(device);
   const auto arrays = arrays_of(run, changes_value);
-  const bool together = std::all_of(arrays.begin(), arrays.end(), [&](const UpdatedArray& one) {
-    return one.array.device() == device;
-  });
-  if (together) {
+  const auto is_here = [&](const UpdatedArray& one) { return one.array.device() == device; };
+  if (std::ranges::all_of(arrays, is_here)) {
     work(run);
     return {};
   }

@@ -11,19 +11,10 @@
 #include "weft/extend/module_sharder.h"
 #include "weft/init.h"
 #include "weft/layers.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
-
-/// Returns a copy of the elements in separate memory.
-static Tensor kept_apart(const Tensor& value) {
-  const NoGrad no_grad;
-  TensorOptions options{.dtype = value.dtype(), .device = value.device()};
-  if (value.is_sharded()) options.sharding = value.sharding();
-  const Tensor own = empty(value.shape(), options);
-  copy_(own, value.detach());
-  return own;
-}
 
 Parameter::Parameter(const Shape& shape, DType dtype, Initializer initializer)
     : value_(empty(shape, {.dtype = dtype, .device = meta})),
@@ -53,7 +44,8 @@ void Parameter::set_value(Tensor value) {
       value && value.device().kind != DeviceKind::meta && value.storage()->is_bound();
   // Code that shards the parameter copies the elements later, when other owners of them may have
   // changed them. Optimizers need dense values to join neighbours.
-  if (has_memory && (used_ || !value.local().block().is_dense())) value = kept_apart(value);
+  const bool copies = has_memory && (used_ || !value.local().block().is_dense());
+  if (copies) value = clone(value.detach());
   lay_out(std::move(value));
   initialized_ = initialized_ || is_materialized();
 }
@@ -68,8 +60,6 @@ void Parameter::lay_out(Tensor value) {
   value.set_requires_grad(trainable_);
   value_ = std::move(value);
 }
-
-bool Parameter::is_materialized() const { return value_.device().kind != DeviceKind::meta; }
 
 void Parameter::materialize(Device device) {
   if (initialized_) return;
@@ -176,8 +166,7 @@ void Module::move_buffers(Device device) {
 }
 
 const NamedBuffer* Module::find_buffer(const std::string& name) const {
-  const auto found = std::find_if(buffers_.begin(), buffers_.end(),
-                                  [&](const NamedBuffer& buffer) { return buffer.name == name; });
+  const auto found = std::ranges::find(buffers_, name, &NamedBuffer::name);
   return found == buffers_.end() ? nullptr : &*found;
 }
 

@@ -40,12 +40,8 @@ static std::vector<CutMesh> cut_meshes(const char* what, const Tensors& tensors)
            ", expected no Partial");
     }
     const DeviceMesh mesh = sharding.mesh();
-    auto found = std::find_if(meshes.begin(), meshes.end(),
-                              [&](const CutMesh& other) { return other.mesh == mesh; });
-    if (found == meshes.end()) {
-      meshes.push_back({mesh, false});
-      found = meshes.end() - 1;
-    }
+    auto found = std::ranges::find(meshes, mesh, &CutMesh::mesh);
+    if (found == meshes.end()) found = meshes.insert(found, {mesh, false});
     for (int axis = 0; axis < mesh.ndim(); ++axis) {
       found->cuts |= sharding[axis].is_shard() && mesh.axis_size(axis) > 1;
     }
@@ -125,8 +121,7 @@ Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (reduction.counts_here(i)) counted.push_back(i);
   }
-  const bool exact = std::any_of(gradients.begin(), gradients.end(),
-                                 [](const Tensor& gradient) { return gradient.dtype() == f64; });
+  const bool exact = std::ranges::find(gradients, f64, &Tensor::dtype) != gradients.end();
   const DType dtype = exact ? f64 : f32;
   Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
   for (const Run& run : adjacent_runs({&gradients}, counted)) {
@@ -185,12 +180,7 @@ void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_va
 /// XXH3 of this rank's elements.
 static int64_t hash_of_local(const Tensor& value) {
   const NoGrad no_grad;
-  Tensor local = in_memory(value).local().to(cpu);
-  if (!local.block().is_dense()) {
-    const Tensor dense = empty(local.shape(), {.dtype = local.dtype()});
-    copy_(dense, local);
-    local = dense;
-  }
+  const Tensor local = contiguous(in_memory(value).local().to(cpu));
   const auto bytes = static_cast<size_t>(local.numel()) * size_of(local.dtype());
   return std::bit_cast<int64_t>(
       xxh3_of({static_cast<const std::byte*>(local.block().data), bytes}));
@@ -247,7 +237,8 @@ static void check_replicas_over(const DeviceMesh& mesh,
 }
 
 void check_replicas(const Module& module) {
-  std::vector<std::pair<DeviceMesh, std::vector<NamedParameter>>> meshes;
+  using OfMesh = std::pair<DeviceMesh, std::vector<NamedParameter>>;
+  std::vector<OfMesh> meshes;
   for (const NamedParameter& named : module.named_parameters()) {
     if (!named.parameter->is_materialized()) {
       fail("check_replicas: parameter ", in_quotes(named.name()),
@@ -256,12 +247,8 @@ void check_replicas(const Module& module) {
     ModuleSharder::lazy_init(*named.parameter);
     const Sharding sharding = named.parameter->value().sharding();
     if (!sharding || sharding.mesh().size() == 1) continue;
-    auto found = std::ranges::find_if(
-        meshes, [&](const auto& entry) { return entry.first == sharding.mesh(); });
-    if (found == meshes.end()) {
-      meshes.emplace_back(sharding.mesh(), std::vector<NamedParameter>());
-      found = meshes.end() - 1;
-    }
+    auto found = std::ranges::find(meshes, sharding.mesh(), &OfMesh::first);
+    if (found == meshes.end()) found = meshes.insert(found, {sharding.mesh(), {}});
     found->second.push_back(named);
   }
   for (const auto& [mesh, parameters] : meshes) check_replicas_over(mesh, parameters);

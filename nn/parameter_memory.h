@@ -76,9 +76,6 @@ struct UpdatedArray {
   bool changes;
 };
 
-/// Returns elements [begin, begin + count) of a dense local array.
-Tensor part_of(const Tensor& array, int64_t begin, int64_t count);
-
 /// Passes arrays with equal numbers of elements, some of which are in pinned host memory, through
 /// `device` part by part, and calls `work` with the parts there (one dimension). Two parts are in
 /// flight at a time; copies in and out have their own streams. Asynchronous: call `await_offloaded`

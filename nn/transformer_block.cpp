@@ -210,8 +210,6 @@ MoEConfig moe_config(const TransformerConfig& c) {
   return config;
 }
 
-Tensor multiplied(const Tensor& x, double factor) { return factor == 1 ? x : mul(x, factor); }
-
 /// down(activation(gate x) * up x), or without a gate down(activation(up x)).
 class FeedForward final : public Module {
  public:
@@ -286,7 +284,7 @@ class TransformerBlock final : public Module {
     const TransformerConfig& c = state_->config;
     const bool of_sum = c.norm_place == NormPlace::after_sum;
     const Tensor y = dropped(of_sum ? output : normalised(norm, output));
-    const Tensor sum = x + multiplied(y, c.residual_scale);
+    const Tensor sum = x + (c.residual_scale == 1 ? y : mul(y, c.residual_scale));
     return of_sum ? (*norm)(sum) : sum;
   }
 

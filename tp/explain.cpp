@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "tp/styles.h"
@@ -34,7 +33,16 @@ class WithoutMemory : NotCopied {
     }
     for (const auto& [path, module] : modules) {
       RunScope scope(module);
-      for (const auto& [name, parameter] : module->own_parameters()) replace(*parameter);
+      for (const auto& [name, parameter] : module->own_parameters()) {
+        // A tied parameter counts for the first module that has it.
+        if (ModuleSharder::has_used(*parameter)) continue;
+        replaced_.push_back(parameter.get());
+        Tensor stand_in = empty(parameter->shape(), {.dtype = parameter->dtype(),
+                                                     .device = meta,
+                                                     .sharding = parameter->value().sharding()});
+        if (parameter->is_trainable()) stand_in.set_requires_grad();
+        ModuleSharder::set_used(*parameter, std::move(stand_in));
+      }
     }
   }
   ~WithoutMemory() {
@@ -42,17 +50,7 @@ class WithoutMemory : NotCopied {
   }
 
  private:
-  /// A tied parameter counts for the first module that has it.
-  void replace(Parameter& parameter) {
-    if (ModuleSharder::has_used(parameter) || !replaced_.insert(&parameter).second) return;
-    Tensor stand_in = empty(
-        parameter.shape(),
-        {.dtype = parameter.dtype(), .device = meta, .sharding = parameter.value().sharding()});
-    if (parameter.is_trainable()) stand_in.set_requires_grad();
-    ModuleSharder::set_used(parameter, std::move(stand_in));
-  }
-
-  std::set<Parameter*> replaced_;
+  std::vector<Parameter*> replaced_;
   ContextSetting<&Context::random> random_{Context::current().random};
 };
 

@@ -27,7 +27,6 @@ struct StyledModule {
 struct StatedPlacement {
   Placement placement = Replicate();
   std::string path = {};
-  bool stated = false;
 };
 
 /// By parameter; tied names have one entry.
@@ -66,13 +65,12 @@ static StatedPlacements stated_placements(const std::vector<StyledModule>& style
       const auto says =
           std::ranges::find_if(own, [&](const auto& entry) { return entry.first == name; });
       if (says == own.end()) continue;
-      StatedPlacement& stated = result[parameter.get()];
-      if (stated.stated && stated.placement != says->second) {
-        fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path),
-             " is laid out as ", says->second, ", expected ", stated.placement,
-             ", as by the style of ", in_quotes(stated.path));
-      }
-      stated = {says->second, at.path, true};
+      const auto& [placement, path] =
+          result.insert({parameter.get(), {says->second, at.path}}).first->second;
+      if (placement == says->second) continue;
+      fail("parallelize: parameter ", in_quotes(name), " of ", in_quotes(at.path),
+           " is laid out as ", says->second, ", expected ", placement, ", as by the style of ",
+           in_quotes(path));
     }
   }
   return result;
@@ -184,18 +182,6 @@ static void add_layout_hooks(const StyledModule& at, const DeviceMesh& axis) {
 /// The input that the layers of one module gather, while it runs.
 using SharedInput = std::shared_ptr<std::unique_ptr<GatheredInput>>;
 
-static std::string parent_of(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return dot == path.npos ? "" : path.substr(0, dot);
-}
-
-static Linear::Product gathering_product(const SharedInput& shared, const SplitProducts& split) {
-  return [shared, split](const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    if (!*shared || !(*shared)->is_of(x)) *shared = std::make_unique<GatheredInput>(x, split);
-    return (*shared)->linear(weight, bias);
-  };
-}
-
 /// Splits the products of layers whose styles ask for it.
 static void split_products(Module& module, const std::vector<StyledModule>& styled,
                            const DeviceMesh& axis) {
@@ -211,7 +197,8 @@ static void split_products(Module& module, const std::vector<StyledModule>& styl
       });
       continue;
     }
-    const std::string parent = parent_of(at.path);
+    const size_t dot = at.path.rfind('.');
+    const std::string parent = dot == at.path.npos ? "" : at.path.substr(0, dot);
     SharedInput& shared = inputs[{parent, split.parts}];
     if (!shared) {
       shared = std::make_shared<std::unique_ptr<GatheredInput>>();
@@ -222,7 +209,10 @@ static void split_products(Module& module, const std::vector<StyledModule>& styl
       };
       module.module(parent).add_hooks(std::move(hooks));
     }
-    layer.set_product(gathering_product(shared, split));
+    layer.set_product([shared, split](const Tensor& x, const Tensor& weight, const Tensor& bias) {
+      if (!*shared || !(*shared)->is_of(x)) *shared = std::make_unique<GatheredInput>(x, split);
+      return (*shared)->linear(weight, bias);
+    });
   }
 }
 

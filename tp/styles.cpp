@@ -7,10 +7,8 @@
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/filter.hpp>
 #include <range/v3/view/indices.hpp>
-#include <range/v3/view/join.hpp>
 #include <range/v3/view/split.hpp>
 #include <range/v3/view/take.hpp>
-#include <range/v3/view/transform.hpp>
 #include <set>
 
 #include "weft/error.h"
@@ -156,8 +154,7 @@ static size_t distance(const std::string& a, const std::string& b) {
 /// Replaces numbers by `*`, so that the layers of a model count as one.
 static std::string general_path(const std::string& path) {
   const auto general = [](const std::string& part) { return is_number(part) ? "*" : part; };
-  const std::vector<std::string> parts = parts_of(path);
-  return parts | views::transform(general) | views::join('.') | ranges::to<std::string>();
+  return listed(parts_of(path), general, ".");
 }
 
 static std::string close_paths(const NamedModules& modules, const std::string& pattern) {
@@ -169,9 +166,7 @@ static std::string close_paths(const NamedModules& modules, const std::string& p
   }
   if (by_distance.empty()) return "";
   const auto name = [](const auto& close) { return in_quotes(close.second); };
-  return concat("; the closest are ", by_distance | views::take(3) | views::transform(name) |
-                                          views::join(std::string(", ")) |
-                                          ranges::to<std::string>());
+  return concat("; the closest are ", listed(by_distance | views::take(3), name));
 }
 
 NamedModules matching(const NamedModules& modules, const std::string& pattern) {

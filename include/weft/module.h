@@ -111,9 +111,7 @@ class WEFT_API Module : NotCopied {
   /// Removes member `name`; returns false when it does not exist.
   bool remove(const std::string& name);
   /// Adds a child that forward does not call: hooks call it, e.g. those of an adapter.
-  void adopt(std::string name, std::shared_ptr<Module> child) {
-    add_child(std::move(name), std::move(child));
-  }
+  void adopt(std::string name, std::shared_ptr<Module> child);
 
   /// For this module and all below it. While not training, `Dropout` returns its input.
   void set_training(bool training);
@@ -125,7 +123,7 @@ class WEFT_API Module : NotCopied {
   ParameterPtr declare(std::string name, const Shape& shape, Parameter::Initializer initializer,
                        DType dtype = DType::f32);
   template <class M> std::shared_ptr<M> add(std::string name, std::shared_ptr<M> child) {
-    add_child(std::move(name), child);
+    adopt(std::move(name), child);
     return child;
   }
   /// std::invalid_argument when there is none of that name.
@@ -144,7 +142,6 @@ class WEFT_API Module : NotCopied {
   const NamedBuffer* find_buffer(const std::string& name) const;
   Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
-  void add_child(std::string name, std::shared_ptr<Module> child);
 
   std::vector<std::pair<std::string, ParameterPtr>> parameters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;

@@ -58,9 +58,6 @@ struct WEFT_API AdamWOptions {
   Tier offload = {};
 };
 
-/// All numbers among the options, "lr" first.
-WEFT_API std::vector<Hyperparameter> hyperparameters(AdamWOptions& options);
-
 /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019): `adamw_`. State: "m", "v".
 class WEFT_API AdamW final : public GroupedOptimizer<AdamW, AdamWOptions> {
  public:
@@ -88,9 +85,6 @@ struct WEFT_API SGDOptions {
   Tier offload = {};
 };
 
-/// All numbers among the options, "lr" first.
-WEFT_API std::vector<Hyperparameter> hyperparameters(SGDOptions& options);
-
 /// Stochastic gradient descent: `sgd_`. State: "velocity", only with momentum.
 class WEFT_API SGD final : public GroupedOptimizer<SGD, SGDOptions> {
  public:
@@ -113,9 +107,6 @@ struct WEFT_API LambOptions {
   /// the parameter is used.
   Tier offload = {};
 };
-
-/// All numbers among the options, "lr" first.
-WEFT_API std::vector<Hyperparameter> hyperparameters(LambOptions& options);
 
 /// Layer-wise adapted Adam (You et al., 2020): with u = m / (1 - beta1^step) / (sqrt(v / (1 -
 /// beta2^step)) + eps) + weight_decay p of a whole parameter p, p -= lr |p| / |u| u (lr u where one
@@ -140,6 +131,11 @@ class WEFT_API Lamb final : public GroupedOptimizer<Lamb, LambOptions> {
   /// The directions of a step, if the state rests on disk.
   std::shared_ptr<ParameterState> directions_;
 };
+
+/// All numbers among the options, "lr" first.
+WEFT_API std::vector<Hyperparameter> hyperparameters(AdamWOptions& options);
+WEFT_API std::vector<Hyperparameter> hyperparameters(SGDOptions& options);
+WEFT_API std::vector<Hyperparameter> hyperparameters(LambOptions& options);
 
 /// A learning rate by step, counted from 0: it rises linearly and reaches `peak` after `warmup`
 /// steps, then falls along half a cosine to `floor` at step `total`, and stays there.

@@ -50,7 +50,7 @@ class WEFT_API Parameter {
   /// apart), except that it copies them when forward uses another tensor or when they
   /// are not dense. `value` itself does not become a leaf.
   void set_value(Tensor value);
-  bool is_materialized() const;
+  bool is_materialized() const { return value_.device().kind != DeviceKind::meta; }
   /// Allocates a declared parameter that has no memory yet and sets its initial values. Has no
   /// effect the second time.
   void materialize(Device device);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "weft/fsdp_options.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
