@@ -21,18 +21,6 @@ template <class C> struct BackwardSides {
   LseSide<C> lse;
   /// [batch, heads, queries], dense.
   C* delta;
-
-  BackwardSides(const AttentionGradients& x, C* deltas)
-      : q(x.q),
-        k(x.k),
-        v(x.v),
-        out(x.out),
-        dout(x.dout),
-        dq(x.dq),
-        dk(x.dk),
-        dv(x.dv),
-        lse(x.lse),
-        delta(deltas) {}
 };
 
 /// Returns how many keys from `first_key` on are visible to query `i` of a strip.
@@ -281,7 +269,8 @@ static void differentiate_in(const AttentionSizes& sizes, const Rule& rule,
   const Stream stream = current_stream(x.q.device);
   const auto rows = static_cast<size_t>(sizes.batch * sizes.heads * sizes.queries);
   const Ref<Storage> deltas = Storage::allocate(rows * sizeof(C), x.q.device);
-  const BackwardSides<C> sides(x, rows > 0 ? static_cast<C*>(deltas->data()) : nullptr);
+  C* const delta = rows > 0 ? static_cast<C*>(deltas->data()) : nullptr;
+  const BackwardSides<C> sides{x.q, x.k, x.v, x.out, x.dout, x.dq, x.dk, x.dv, x.lse, delta};
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using OfQueries = QueryGradients<C, kWidth, Rule>;
     constexpr int kTile = OfQueries::kTile;

@@ -28,7 +28,7 @@ struct AttentionSide {
   /// Whether elements can be read four at a time, starting at every fourth.
   bool by_four;
 
-  explicit AttentionSide(const MemoryBlock& block)
+  AttentionSide(const MemoryBlock& block)  // NOLINT(google-explicit-constructor)
       : data(block.data),
         dtype(block.dtype),
         batch(block.strides[0]),
@@ -47,7 +47,8 @@ template <class C> struct LseSide {
   C* data;
   int64_t batch, head, row;
 
-  explicit LseSide(const MemoryBlock& block) : data(block.as<C>()), batch(0), head(0), row(0) {
+  LseSide(const MemoryBlock& block)  // NOLINT(google-explicit-constructor)
+      : data(block.as<C>()), batch(0), head(0), row(0) {
     if (!data) return;
     batch = block.strides[0], head = block.strides[1], row = block.strides[2];
   }

@@ -172,14 +172,7 @@ static void attend_in(const AttentionSizes& sizes, const Rule& rule, const Atten
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using Kernel = AttendTile<C, kWidth, Rule>;
     const int64_t tiles = (sizes.queries + Kernel::kTile - 1) / Kernel::kTile;
-    const Kernel kernel{sizes,
-                        AttentionSide(x.q),
-                        AttentionSide(x.k),
-                        AttentionSide(x.v),
-                        AttentionSide(x.out),
-                        LseSide<C>(x.lse),
-                        tiles,
-                        rule};
+    const Kernel kernel{sizes, x.q, x.k, x.v, x.out, x.lse, tiles, rule};
     launch_blocks<kAttentionThreads>(kernel, tiles * sizes.batch * sizes.heads,
                                      Kernel::Memory::kBytes, stream);
   });
