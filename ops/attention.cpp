@@ -134,10 +134,13 @@ static OpSpec attention_backward_spec(const std::string& name, const Mod& mod,
     const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
                      v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
     const bool of_mask = unpack<AttentionStructure>(c.attributes().structure).has(kMaskGradient);
-    attention_backward(heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
-                       c.in(4), heads_first(dout), attention_arguments(c, 6, mod),
-                       heads_first(c.out(0)), heads_first(c.out(1)), heads_first(c.out(2)),
-                       of_mask ? c.out(3) : MemoryBlock());
+    attention_backward({{heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
+                         c.in(4), attention_arguments(c, 6, mod)},
+                        heads_first(dout),
+                        heads_first(c.out(0)),
+                        heads_first(c.out(1)),
+                        heads_first(c.out(2)),
+                        of_mask ? c.out(3) : MemoryBlock()});
   };
   return spec;
 }
@@ -175,8 +178,8 @@ static OpSpec attention_forward_spec(const std::string& name, const Mod& mod, co
   spec.forward = [mod](const Call& c) {
     const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
                      v = DenseBlock::of_rows(c.in(2));
-    attention(heads_first(q), heads_first(k), heads_first(v), attention_arguments(c, 3, mod),
-              heads_first(c.out(0)), c.out(1));
+    attention({heads_first(q), heads_first(k), heads_first(v), heads_first(c.out(0)), c.out(1),
+               attention_arguments(c, 3, mod)});
   };
   spec.backward = [backward_op](const Grad& g) { give_attention_gradients(g, backward_op); };
   spec.saves_out = {0, 1};

@@ -76,8 +76,7 @@ static Op register_linear(const char* name, RuleLiteral rule, std::vector<std::v
           [](const Call& c) {
             const MemoryBlock weight = transposed(c.in(1));
             multiply_rows(c, [&](const MemoryBlock& x, const MemoryBlock& out) {
-              if (c.operands() > 2) return gemm(x, weight, c.in(2), out, beta_of(c));
-              gemm(x, weight, out, beta_of(c));
+              gemm(x, weight, out, beta_of(c), c.operands() > 2 ? &c.in(2) : nullptr);
             });
           },
       .backward =

@@ -88,7 +88,7 @@ template <class Check> static void for_attention(const Check& check) {
 TEST_F(DeviceAttention, Forward) {
   for_attention([](const AttentionCase& c, const AttentionTwins& t) {
     for (const Device d : kBothDevices) {
-      attention(t.q.on(d), t.k.on(d), t.v.on(d), c.options, t.out.on(d), t.lse.on(d));
+      attention({t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), c.options});
     }
     t.out.expect_alike(4);
     if (c.width > 0) t.lse.expect_alike();
@@ -99,7 +99,7 @@ TEST_F(DeviceAttention, WithoutLse) {
   const AttentionCase c{1, 2, 2, 9, 9, 12};
   const AttentionTwins t(c, DType::f32, HeadLie::dense);
   for (const Device d : kBothDevices) {
-    attention(t.q.on(d), t.k.on(d), t.v.on(d), {}, t.out.on(d), {});
+    attention({t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), {}, {}});
   }
   t.out.expect_alike(4);
 }
@@ -107,9 +107,13 @@ TEST_F(DeviceAttention, WithoutLse) {
 TEST_F(DeviceAttention, Backward) {
   for_attention([](const AttentionCase& c, const AttentionTwins& t) {
     for (const Device d : kBothDevices) {
-      attention(t.q.on(d), t.k.on(d), t.v.on(d), c.options, t.out.on(d), t.lse.on(d));
-      attention_backward(t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), t.dout.on(d),
-                         c.options, t.dq.on(d), t.dk.on(d), t.dv.on(d));
+      attention({t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), c.options});
+      attention_backward({{t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), c.options},
+                          t.dout.on(d),
+                          t.dq.on(d),
+                          t.dk.on(d),
+                          t.dv.on(d),
+                          {}});
     }
     t.dq.expect_alike(8), t.dk.expect_alike(8), t.dv.expect_alike(8);
   });
@@ -153,10 +157,13 @@ TEST_F(DeviceAttention, ChangesOfScores) {
         const bool of_mask = kind % 5 >= 3;
         for (const Device d : kBothDevices) {
           const AttentionArguments options = changed(c, rule, kind % 5, d);
-          attention(t.q.on(d), t.k.on(d), t.v.on(d), options, t.out.on(d), t.lse.on(d));
-          attention_backward(t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d),
-                             t.dout.on(d), options, t.dq.on(d), t.dk.on(d), t.dv.on(d),
-                             of_mask ? rule.dmask.on(d) : MemoryBlock());
+          attention({t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), options});
+          attention_backward({{t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), options},
+                              t.dout.on(d),
+                              t.dq.on(d),
+                              t.dk.on(d),
+                              t.dv.on(d),
+                              of_mask ? rule.dmask.on(d) : MemoryBlock()});
         }
         t.out.expect_alike(16), t.lse.expect_alike(16);
         t.dq.expect_alike(32), t.dk.expect_alike(32), t.dv.expect_alike(32);
@@ -187,9 +194,13 @@ TEST_F(DeviceAttention, CustomMods) {
       .scale = {}, .query_offset = {}, .softcap = 2, .mod = &mod, .mod_bytes = &values};
   const AttentionTwins t(c, DType::f32, HeadLie::dense);
   const auto run = [&](Device d) {
-    attention(t.q.on(d), t.k.on(d), t.v.on(d), options, t.out.on(d), t.lse.on(d));
-    attention_backward(t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), t.dout.on(d),
-                       options, t.dq.on(d), t.dk.on(d), t.dv.on(d));
+    attention({t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), options});
+    attention_backward({{t.q.on(d), t.k.on(d), t.v.on(d), t.out.on(d), t.lse.on(d), options},
+                        t.dout.on(d),
+                        t.dq.on(d),
+                        t.dk.on(d),
+                        t.dv.on(d),
+                        {}});
   };
 #ifdef WEFT_CUDA_EMULATED
   for (const Device d : kBothDevices) run(d);
@@ -202,7 +213,7 @@ TEST_F(DeviceAttention, CustomMods) {
 
 TEST_F(DeviceAttention, TooWideHeadsAreRefused) {
   const AttentionTwins t({1, 1, 1, 2, 2, 257}, DType::f32, HeadLie::dense);
-  EXPECT_THROW(attention(t.q.on(gpu), t.k.on(gpu), t.v.on(gpu), {}, t.out.on(gpu), {}),
+  EXPECT_THROW(attention({t.q.on(gpu), t.k.on(gpu), t.v.on(gpu), t.out.on(gpu), {}, {}}),
                std::invalid_argument);
 }
 

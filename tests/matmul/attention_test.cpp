@@ -42,11 +42,15 @@ struct AttentionArrays {
     for (StridedArray* each : {&out, &dq, &dk, &dv}) each->fill(std::nan(""));
   }
   void forward(const AttentionArguments& options) {
-    attention(q.block(), k.block(), v.block(), options, out.block(), lse.block());
+    attention({q.block(), k.block(), v.block(), out.block(), lse.block(), options});
   }
   void backward(const AttentionArguments& options) {
-    attention_backward(q.block(), k.block(), v.block(), out.block(), lse.block(), dout.block(),
-                       options, dq.block(), dk.block(), dv.block());
+    attention_backward({{q.block(), k.block(), v.block(), out.block(), lse.block(), options},
+                        dout.block(),
+                        dq.block(),
+                        dk.block(),
+                        dv.block(),
+                        {}});
   }
 
   StridedArray q, k, v, out, dout, dq, dk, dv, lse;
@@ -203,8 +207,12 @@ TEST(Attention, LeavesOutLseThatNobodyWants) {
   const AttentionCase c{1, 4, 2, 5, 7, 8, {}};
   AttentionArrays with(f32, c, {0, 2, 1, 3}, 0), without(f32, c, {0, 2, 1, 3}, 0);
   with.forward(c.options);
-  attention(without.q.block(), without.k.block(), without.v.block(), c.options, without.out.block(),
-            {});
+  attention({without.q.block(),
+             without.k.block(),
+             without.v.block(),
+             without.out.block(),
+             {},
+             c.options});
   EXPECT_EQ(with.out.values(), without.out.values());
 }
 
@@ -296,7 +304,9 @@ TEST(Attention, NamesWhatDisagrees) {
     StridedArray v(k_dtype, {c.batch, c.kv_heads, v_keys, c.width});
     MemoryBlock q_block = q.block();
     q_block.strides[3] = last_stride;
-    return error_of([&] { attention(q_block, k.block(), v.block(), c.options, out.block(), {}); });
+    return error_of([&] {
+      attention({q_block, k.block(), v.block(), out.block(), {}, c.options});
+    });
   };
   const AttentionCase c{1, 4, 2, 5, 7, 8, {}};
   EXPECT_EQ(message({1, 4, 3, 5, 7, 8, {}}, f32, 7, 1),

@@ -106,11 +106,7 @@ TEST_P(Gemm, EqualsPlainLoopsForAnyShapeAndStrides) {
     const float beta = random() % 2 ? static_cast<float>(random() % 3) : 0;
     const auto expected = plain_gemm(a, b, with_bias ? &bias : nullptr, out, beta);
     if (beta == 0 && is_floating(dtype)) out.fill(std::nan(""));
-    if (with_bias) {
-      gemm(a.block(), b.block(), bias.block(), out.block(), beta);
-    } else {
-      gemm(a.block(), b.block(), out.block(), beta);
-    }
+    gemm(a.block(), b.block(), out.block(), beta, with_bias ? &bias.block() : nullptr);
     EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, out_dtype, k))
         << "round " << round << ": a " << a.block().shape << a.block().strides << " b "
         << b.block().shape << b.block().strides << " out " << out.block().shape
@@ -130,11 +126,7 @@ TEST_P(Gemm, TakesTransposedOperandsAndResults) {
     for (StridedArray* each : {&a, &b, &out, &bias}) each->randomize(random);
     const bool with_bias = i & 8;
     const auto expected = plain_gemm(a, b, with_bias ? &bias : nullptr, out, 1);
-    if (with_bias) {
-      gemm(a.block(), b.block(), bias.block(), out.block(), 1);
-    } else {
-      gemm(a.block(), b.block(), out.block(), 1);
-    }
+    gemm(a.block(), b.block(), out.block(), 1, with_bias ? &bias.block() : nullptr);
     EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, dtype, 80)) << i;
     EXPECT_TRUE(out.gaps_untouched()) << i;
   }
@@ -151,7 +143,7 @@ TEST_P(Gemm, MultipliesFewRows) {
       for (StridedArray* each : {&a, &b, &out, &bias}) each->randomize(random);
       const auto plain = plain_gemm(a, b, nullptr, out, 0),
                  expected = plain_gemm(a, b, &bias, out, 1);
-      gemm(a.block(), b.block(), bias.block(), out.block(), 1);
+      gemm(a.block(), b.block(), out.block(), 1, &bias.block());
       gemm(transposed(b.block()), transposed(a.block()), flipped.block());
       EXPECT_LE(relative_difference(out.values(), expected), allowed(dtype, dtype, k)) << m;
       const StridedArray back(dtype, {m, 259});
@@ -288,7 +280,7 @@ TEST(Gemm, NamesWhatDisagrees) {
             "gemm: dim 0 of a [3, 4, 8] is 3, expected one that broadcasts to [2, 4, 5]");
   EXPECT_EQ(error_of([&] { gemm(bias.block(), e.block(), c.block()); }),
             "gemm: shapes are [4] by [8, 5] into [4, 5], expected matrices");
-  EXPECT_EQ(error_of([&] { gemm(a.block(), e.block(), bias.block(), c.block()); }),
+  EXPECT_EQ(error_of([&] { gemm(a.block(), e.block(), c.block(), 0, &bias.block()); }),
             "gemm: bias is [4], expected [5]");
   EXPECT_EQ(error_of([&] { gemm(flags.block(), flags.block(), flags.block()); }),
             "gemm: dtype is bool, expected a number");

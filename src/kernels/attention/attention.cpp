@@ -38,9 +38,8 @@ static void check_operand(const char* name, const MemoryBlock& x, const Shape& s
   }
 }
 
-static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
-                                    const MemoryBlock& v, const MemoryBlock& out,
-                                    const AttentionArguments& options) {
+static AttentionSizes checked_sizes(const AttentionOperands& x) {
+  const auto& [q, k, v, out, lse, options] = x;
   if (q.shape.ndim() != 4 || k.shape.ndim() != 4) {
     fail("attention: q and k are ", q.shape, " and ", k.shape,
          ", expected [batch, heads, sequence, head_dim]");
@@ -83,32 +82,28 @@ static AttentionSizes checked_sizes(const MemoryBlock& q, const MemoryBlock& k,
   return sizes;
 }
 
-void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
-               const AttentionArguments& options, const MemoryBlock& out, const MemoryBlock& lse) {
-  const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
-  if (lse.data) {
-    check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, compute_dtype(q.dtype));
+void attention(const AttentionOperands& x) {
+  const AttentionSizes sizes = checked_sizes(x);
+  if (x.lse.data) {
+    check_operand("lse", x.lse, {sizes.batch, sizes.heads, sizes.queries},
+                  compute_dtype(x.q.dtype));
   }
-  if (out.numel() == 0) return;
-  attend(sizes, {q, k, v, out, lse, options});
+  if (x.out.numel() > 0) attend(sizes, x);
 }
 
-void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
-                        const MemoryBlock& out, const MemoryBlock& lse, const MemoryBlock& dout,
-                        const AttentionArguments& options, const MemoryBlock& dq,
-                        const MemoryBlock& dk, const MemoryBlock& dv, const MemoryBlock& dmask) {
-  const AttentionSizes sizes = checked_sizes(q, k, v, out, options);
-  check_operand("lse", lse, {sizes.batch, sizes.heads, sizes.queries}, compute_dtype(q.dtype));
-  check_operand("dout", dout, q.shape, q.dtype);
-  check_operand("dq", dq, q.shape, q.dtype);
-  check_operand("dk", dk, k.shape, q.dtype);
-  check_operand("dv", dv, v.shape, q.dtype);
-  if (dmask.data) {
-    check_operand("dmask", dmask, options.mask.shape, compute_dtype(q.dtype));
-    fill(dmask, 0);
+void attention_backward(const AttentionGradients& x) {
+  const AttentionSizes sizes = checked_sizes(x);
+  const DType dtype = x.q.dtype, computed = compute_dtype(dtype);
+  check_operand("lse", x.lse, {sizes.batch, sizes.heads, sizes.queries}, computed);
+  check_operand("dout", x.dout, x.q.shape, dtype);
+  check_operand("dq", x.dq, x.q.shape, dtype);
+  check_operand("dk", x.dk, x.k.shape, dtype);
+  check_operand("dv", x.dv, x.v.shape, dtype);
+  if (x.dmask.data) {
+    check_operand("dmask", x.dmask, x.options.mask.shape, computed);
+    fill(x.dmask, 0);
   }
-  if (k.numel() == 0 && q.numel() == 0) return;
-  attend_backward(sizes, {{q, k, v, out, lse, options}, dout, dq, dk, dv, dmask});
+  if (x.k.numel() > 0 || x.q.numel() > 0) attend_backward(sizes, x);
 }
 
 // All tiles are transposed: scores [keys, rows], results [width, rows]. Keys are then used without

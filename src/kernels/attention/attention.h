@@ -47,6 +47,12 @@ struct AttentionArguments {
   }
 };
 
+/// The operands and results of attention.
+struct AttentionOperands {
+  const MemoryBlock &q, &k, &v, &out, &lse;
+  const AttentionArguments& options;
+};
+
 /// out = softmax(scale * q @ k^T) @ v, head by head, without storing all scores. Dims are (batch,
 /// heads, sequence, head_dim): q and out [B, H, S, D], k and v [B, Hkv, T, D], where H is a
 /// multiple of Hkv and each group of H / Hkv consecutive heads shares one key head. The last dim
@@ -54,21 +60,20 @@ struct AttentionArguments {
 /// each query's logsumexp of scaled scores, for the backward, in f32 (f64 when q is f64); null data
 /// omits it. q, k, v and out have one floating dtype. A query that sees no key gives 0 and,
 /// without sinks, an lse of -inf. Results do not depend on the number of threads.
-void attention(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
-               const AttentionArguments& options, const MemoryBlock& out, const MemoryBlock& lse);
+void attention(const AttentionOperands& x);
 
 /// Sets the dtype in which q, k and v of bf16, probabilities and gradients of scores are
 /// multiplied: f32 or bf16. Sums are in f32 either way. By default bf16 if the processor has
 /// instructions for bf16 products. For tests; must not be called during computations.
 void multiply_attention_in(std::optional<DType> dtype);
 
-/// Computes gradients dq, dk, dv (shaped as q, k, v; overwritten) of `attention` from its operands,
-/// its results and dout, the gradient of out; and dmask (T, shaped as the mask), unless its data is
-/// null.
-void attention_backward(const MemoryBlock& q, const MemoryBlock& k, const MemoryBlock& v,
-                        const MemoryBlock& out, const MemoryBlock& lse, const MemoryBlock& dout,
-                        const AttentionArguments& options, const MemoryBlock& dq,
-                        const MemoryBlock& dk, const MemoryBlock& dv,
-                        const MemoryBlock& dmask = {});
+/// The operands and results of `attention`, the gradient of out, and the results of its gradient.
+struct AttentionGradients : AttentionOperands {
+  const MemoryBlock &dout, &dq, &dk, &dv, &dmask;
+};
+
+/// Computes gradients dq, dk, dv (shaped as q, k, v; overwritten) of `attention`; and dmask (T,
+/// shaped as the mask), unless its data is null.
+void attention_backward(const AttentionGradients& x);
 
 }  // namespace weft

@@ -88,17 +88,6 @@ struct QueryBlock {
   }
 };
 
-/// Operands and results of the forward.
-struct AttentionOperands {
-  const MemoryBlock &q, &k, &v, &out, &lse;
-  const AttentionArguments& options;
-};
-
-/// Operands and results of the backward.
-struct AttentionGradients : AttentionOperands {
-  const MemoryBlock &dout, &dq, &dk, &dv, &dmask;
-};
-
 inline bool is_on_gpu(const AttentionOperands& x) { return is_on_gpu(x.q); }
 inline bool is_on_gpu(const AttentionGradients& x) { return is_on_gpu(x.q); }
 

@@ -21,18 +21,6 @@ template <class C> struct BackwardSides {
   LseSide<C> lse;
   /// [batch, heads, queries], dense.
   C* delta;
-
-  BackwardSides(const AttentionGradients& x, C* deltas)
-      : q(x.q),
-        k(x.k),
-        v(x.v),
-        out(x.out),
-        dout(x.dout),
-        dq(x.dq),
-        dk(x.dk),
-        dv(x.dv),
-        lse(x.lse),
-        delta(deltas) {}
 };
 
 /// Returns how many keys from `first_key` on are visible to query `i` of a strip.
@@ -48,19 +36,11 @@ WEFT_FN inline int64_t keys_before(const AttentionSizes& call, const Strip& quer
 
 /// Shared memory of a thread block: four operands, a tile of scores, two numbers per query.
 template <class C, class Tiles> struct BackwardMemory {
-  C *first, *second, *third, *fourth, *scores, *lse, *delta;
-
   static constexpr size_t kBytes =
       sizeof(C) * (4 * Tiles::kOperand + Tiles::kScores + 2 * Tiles::kTile);
-  WEFT_DEVICE explicit BackwardMemory(C* memory) {
-    first = memory;
-    second = first + Tiles::kOperand;
-    third = second + Tiles::kOperand;
-    fourth = third + Tiles::kOperand;
-    scores = fourth + Tiles::kOperand;
-    lse = scores + Tiles::kScores;
-    delta = lse + Tiles::kTile;
-  }
+  C *first, *second = first + Tiles::kOperand, *third = second + Tiles::kOperand;
+  C *fourth = third + Tiles::kOperand, *scores = fourth + Tiles::kOperand;
+  C *lse = scores + Tiles::kScores, *delta = lse + Tiles::kTile;
 };
 
 /// Each thread block computes delta and dQ of one tile of queries.
@@ -77,7 +57,7 @@ template <class C, int kWidth, class Rule> struct QueryGradients {
   MaskGradient<C> dmask;
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const Memory m(block.template shared<C>());
+    const Memory m{block.template shared<C>()};
     C *queries = m.first, *dout = m.second, *keys = m.third, *values = m.fourth;
     const Strip mine = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = mine.head / call.group, seen = call.seen(mine.first + mine.count - 1);
@@ -178,7 +158,7 @@ template <class C, int kWidth, class Rule> struct KeyGradients {
   };
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const Memory m(block.template shared<C>());
+    const Memory m{block.template shared<C>()};
     const Strip mine = place(block.index());
     const int width = static_cast<int>(call.width);
     Tiles::load(block, m.first, x.k, mine, width);
@@ -281,7 +261,8 @@ static void differentiate_in(const AttentionSizes& sizes, const Rule& rule,
   const Stream stream = current_stream(x.q.device);
   const auto rows = static_cast<size_t>(sizes.batch * sizes.heads * sizes.queries);
   const Ref<Storage> deltas = Storage::allocate(rows * sizeof(C), x.q.device);
-  const BackwardSides<C> sides(x, rows > 0 ? static_cast<C*>(deltas->data()) : nullptr);
+  C* const delta = rows > 0 ? static_cast<C*>(deltas->data()) : nullptr;
+  const BackwardSides<C> sides{x.q, x.k, x.v, x.out, x.dout, x.dq, x.dk, x.dv, x.lse, delta};
   with_attention_tiles<C>(sizes.width, [&]<int kWidth>(AttentionTiles<C, kWidth>) {
     using OfQueries = QueryGradients<C, kWidth, Rule>;
     constexpr int kTile = OfQueries::kTile;

@@ -28,7 +28,7 @@ struct AttentionSide {
   /// Whether elements can be read four at a time, starting at every fourth.
   bool by_four;
 
-  explicit AttentionSide(const MemoryBlock& block)
+  AttentionSide(const MemoryBlock& block)  // NOLINT(google-explicit-constructor)
       : data(block.data),
         dtype(block.dtype),
         batch(block.strides[0]),
@@ -47,7 +47,8 @@ template <class C> struct LseSide {
   C* data;
   int64_t batch, head, row;
 
-  explicit LseSide(const MemoryBlock& block) : data(block.as<C>()), batch(0), head(0), row(0) {
+  LseSide(const MemoryBlock& block)  // NOLINT(google-explicit-constructor)
+      : data(block.as<C>()), batch(0), head(0), row(0) {
     if (!data) return;
     batch = block.strides[0], head = block.strides[1], row = block.strides[2];
   }
@@ -58,13 +59,10 @@ template <class C> struct LseSide {
 
 inline namespace WEFT_COMPILER {
 
-template <class T> struct alignas(16) Four { T element[4]; };
+template <class T> using Four = Chunk<T, 4>;
 
 template <class C, class T> WEFT_FN Four<C> load_four_of(const void* data, int64_t i) {
-  struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Packed {
-    T element[4];
-  };
-  const Packed packed = *reinterpret_cast<const Packed*>(static_cast<const T*>(data) + i);
+  const auto packed = *reinterpret_cast<const Four<T>*>(static_cast<const T*>(data) + i);
   Four<C> four;
   for (int j = 0; j < 4; ++j) four.element[j] = static_cast<C>(packed.element[j]);
   return four;

@@ -29,7 +29,7 @@ template <class C> struct ConvertKernel {
 
 /// Converts dense elements between f32 and a half, eight at a time.
 template <class Out, class In> struct DenseConvertKernel {
-  template <class T> struct alignas(16) Run { T element[8]; };
+  template <class T> using Run = Chunk<T, 8>;
   int64_t elements;
   Out* out;
   const In* in;
@@ -100,20 +100,6 @@ template <int kSides> static Nest<kSides> nest_of(const Iteration& loops) {
   return nest;
 }
 
-template <class Word> static void move(const Iteration& loops, const Stream& stream) {
-  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of<2>(loops),
-                                static_cast<Word*>(loops.block(0).data),
-                                static_cast<const Word*>(loops.block(1).data)};
-  launch(kernel, kernel.elements, stream);
-}
-
-template <class C> static void convert(const Iteration& loops, const Stream& stream) {
-  const MemoryBlock &out = loops.block(0), &in = loops.block(1);
-  const ConvertKernel<C> kernel{
-      loops.inner() * loops.outer(), nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype};
-  launch(kernel, kernel.elements, stream);
-}
-
 /// Returns false for blocks of other dtypes.
 template <class Out, class In>
 static bool convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
@@ -143,26 +129,27 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   const Stream stream = current_stream(out.device);
   if (out.dtype != in.dtype) {
     if (convert_fast(loops, stream)) return;
-    if (in.dtype == DType::u64 && is_floating(out.dtype)) return convert<uint64_t>(loops, stream);
-    const bool integers = !is_floating(in.dtype);
-    if (integers) return convert<int64_t>(loops, stream);
-    return in.dtype == DType::f64 ? convert<double>(loops, stream) : convert<float>(loops, stream);
+    const auto convert = [&]<class C>(Type<C>) {
+      launch(ConvertKernel<C>{elements, nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype},
+             elements, stream);
+    };
+    if (in.dtype == DType::u64 && is_floating(out.dtype)) return convert(Type<uint64_t>{});
+    return visit_compute(in.dtype, convert);
   }
   const size_t size = size_of(out.dtype);
   if (loops.is_dense(0) && loops.is_dense(1)) {
     return copy_on_devices(out.data, in.data, static_cast<size_t>(elements) * size, stream);
   }
-  visit_word(size, [&]<class Word>(Type<Word>) { move<Word>(loops, stream); });
-}
-
-static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
-  return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
+  visit_word(size, [&]<class Word>(Type<Word>) {
+    launch(MoveKernel<Word>{elements, nest_of<2>(loops), out.as<Word>(), in.as<Word>()}, elements,
+           stream);
+  });
 }
 
 /// Copies between devices: send(to, from, bytes) moves dense elements of out's dtype.
 template <class Send>
 static void copy_by(const MemoryBlock& out, const MemoryBlock& in, const Send& send) {
-  if (!lies_dense(in, out)) {
+  if (in.dtype != out.dtype || in.shape != out.shape || !in.is_dense()) {
     const DenseMemory dense(out.shape, out.dtype, in.device);
     weft::copy(dense.block, in);
     return copy_by(out, dense.block, send);

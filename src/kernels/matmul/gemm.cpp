@@ -130,23 +130,19 @@ void multiply_each(std::span<const Product> products, Device) {
 
 }  // namespace host
 
-void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta) {
-  check_dtypes(a, b, out);
-  multiply_batch(batched_product(a, b, out, beta), out.device);
-}
-
-void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& bias,
-          const MemoryBlock& out, float beta) {
+void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta,
+          const MemoryBlock* bias) {
   check_dtypes(a, b, out);
   BatchedProduct batch = batched_product(a, b, out, beta);
+  if (!bias) return multiply_batch(batch, out.device);
   const int64_t n = batch.each.n;
-  if (bias.shape != Shape{n}) fail("gemm: bias is ", bias.shape, ", expected ", Shape{n});
-  if (bias.dtype != a.dtype && bias.dtype != out.dtype) {
-    fail("gemm: dtype of bias is ", bias.dtype, ", expected ", a.dtype, " or ", out.dtype);
+  if (bias->shape != Shape{n}) fail("gemm: bias is ", bias->shape, ", expected ", Shape{n});
+  if (bias->dtype != a.dtype && bias->dtype != out.dtype) {
+    fail("gemm: dtype of bias is ", bias->dtype, ", expected ", a.dtype, " or ", out.dtype);
   }
-  const DenseBlock dense = DenseBlock::of(bias);
+  const DenseBlock dense = DenseBlock::of(*bias);
   batch.each.bias = static_cast<const MemoryBlock&>(dense).data;
-  batch.each.bias_dtype = bias.dtype;
+  batch.each.bias_dtype = bias->dtype;
   multiply_batch(batch, out.device);
 }
 

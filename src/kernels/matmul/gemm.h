@@ -9,13 +9,10 @@ namespace weft {
 /// transposed views. Leading dims are aligned from the right and broadcast (missing, size 1 or
 /// stride 0); out has all of them. a and b have one dtype, or are both f8 on a GPU; out has it too,
 /// or is f32 for f8, bf16 and f16 operands. bf16 and f16 accumulate in f32. With beta 0, out is not
-/// read; with k 0 the product is zero. Errors name the dims that disagree. Uses the calling
-/// thread's OpenMP threads.
-void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta = 0);
-
-/// The same with `bias` [n] added to each row; its dtype is a's or out's.
-void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& bias,
-          const MemoryBlock& out, float beta = 0);
+/// read; with k 0 the product is zero. `bias` [n], of a's or out's dtype, is added to each row.
+/// Errors name the dims that disagree. Uses the calling thread's OpenMP threads.
+void gemm(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out, float beta = 0,
+          const MemoryBlock* bias = nullptr);
 
 /// out[n, k] = sum over all leading dims of a[..., n] * b[..., k], + beta * out: the gradient of a
 /// linear layer's weight from the result's gradient and the input. Leading shapes are equal.

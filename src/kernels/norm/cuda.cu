@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <optional>
-
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/norm/norm_rows.h"
 #include "src/kernels/reduce/reduce.h"
@@ -86,7 +84,8 @@ struct NormBackward {
   template <class Walk, class Values = typename Walk::Values>
   WEFT_DEVICE Values* held_sums(const Walk& walk, Values* out, int row) const {
     if (!out) return nullptr;
-    Values* const sums = walk.holds ? walk.held_sums(held_rows(), row) : out;
+    auto* const held = reinterpret_cast<Values*>(walk.held(held_rows()));
+    Values* const sums = walk.holds ? held + row * walk.chunks() : out;
     for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
       sums[c] = Values{};
     }
@@ -100,23 +99,6 @@ struct NormBackward {
       out[c] = sums[c];
     }
   }
-};
-
-/// Sums of thread blocks, one row each, and the result that they add up to.
-class BlockSums {
- public:
-  BlockSums(const MemoryBlock* out, const RowPlan& plan, Device device) : out_(out) {
-    if (!out) return;
-    sums_.emplace(Shape{plan.blocks, plan.size}, compute_dtype(plan.dtype), device);
-  }
-  void* data() const { return sums_ ? sums_->block.data : nullptr; }
-  void store(bool accumulate) const {
-    if (out_) cuda::reduce(Reduction::sum, *out_, sums_->block, {0}, 1, accumulate);
-  }
-
- private:
-  const MemoryBlock* out_;
-  std::optional<DenseMemory> sums_;
 };
 
 }  // namespace
@@ -135,11 +117,14 @@ void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const Mem
   const int64_t of_memory = kSharedBytes / (static_cast<int64_t>(plan.held_bytes) + kReservedBytes);
   const int64_t at_once = std::min(kThreads / plan.threads, of_memory);
   plan.blocks = std::clamp<int64_t>(plan.count, 1, kProcessors * at_once);
-  const BlockSums for_weight(&dweight, plan, x.device), for_bias(dbias, plan, x.device);
-  kernel.weight_sums = for_weight.data(), kernel.bias_sums = for_bias.data();
+  const DType computed = compute_dtype(plan.dtype);
+  const DenseMemory weight_sums({plan.blocks, plan.size}, computed, x.device);
+  const DenseMemory bias_sums({dbias ? plan.blocks : 0, plan.size}, computed, x.device);
+  kernel.weight_sums = weight_sums.block.data;
+  if (dbias) kernel.bias_sums = bias_sums.block.data;
   launch_rows(kernel, plan);
-  for_weight.store(accumulate);
-  for_bias.store(accumulate);
+  cuda::reduce(Reduction::sum, dweight, weight_sums.block, {0}, 1, accumulate);
+  if (dbias) cuda::reduce(Reduction::sum, *dbias, bias_sums.block, {0}, 1, accumulate);
 }
 
 }  // namespace weft::cuda

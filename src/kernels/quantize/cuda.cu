@@ -4,6 +4,7 @@
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/reducers.h"
 #include "src/kernels/quantize/quantize.h"
+#include "src/kernels/rows/rows.h"
 
 namespace weft::cuda {
 
@@ -13,21 +14,8 @@ constexpr int kQuantizeThreads = 128;
 /// Largest grid, in thread blocks.
 constexpr int64_t kMostQuantizeBlocks = 4096;
 
-/// A matrix whose rows are dense.
-struct RowMatrix {
-  void* data;
-  DType dtype;
-  int64_t columns, stride;
-
-  WEFT_FN int64_t place(int64_t i) const {
-    const int64_t row = i / columns;
-    return row * stride + (i - row * columns);
-  }
-};
-
-RowMatrix row_matrix(const MemoryBlock& block) {
-  return {block.data, block.dtype, block.shape[1], block.strides[0]};
-}
+/// The elements of a matrix one by one.
+Rows elements_of(const MemoryBlock& matrix) { return Rows(matrix, matrix.shape.ndim()); }
 
 WEFT_DEVICE uint32_t word_at(const WordStream& stream, uint64_t element) {
   uint32_t words[4];
@@ -37,7 +25,7 @@ WEFT_DEVICE uint32_t word_at(const WordStream& stream, uint64_t element) {
 
 /// A thread block quantizes one block of elements after another.
 template <class Code> struct QuantizeKernel {
-  RowMatrix in;
+  Rows in;
   Code* codes;
   float* scales;
   float* residual;
@@ -47,7 +35,7 @@ template <class Code> struct QuantizeKernel {
   uint64_t first;
 
   WEFT_DEVICE float value(int64_t i) const {
-    const float x = load_element<float>(in.data, in.dtype, in.place(i));
+    const float x = value_of<float>(in, i);
     return residual ? x + residual[i] : x;
   }
 
@@ -74,7 +62,7 @@ template <class Code> struct QuantizeKernel {
 };
 
 template <class Code> struct DequantizeKernel {
-  RowMatrix out;
+  Rows out;
   const Code* codes;
   int64_t codes_stride;
   const float* scales;
@@ -89,9 +77,9 @@ template <class Code> struct DequantizeKernel {
         const float scale = kIsScaled<Code> ? scales[r * scales_stride + i / block] : 1.0f;
         sum = sum + static_cast<float>(codes[r * codes_stride + i]) * scale;
       }
-      const int64_t place = out.place(i);
-      if (accumulate) sum = sum + load_element<float>(out.data, out.dtype, place);
-      store_element(out.data, out.dtype, place, sum);
+      const int64_t place = out.at(i);
+      if (accumulate) sum = sum + load_element<float>(out.data(), out.dtype(), place);
+      store_element(out.data(), out.dtype(), place, sum);
     }
   }
 };
@@ -104,8 +92,8 @@ void quantize_blocks(const MemoryBlock& codes, const MemoryBlock& scales, const 
   const WordStream stream(rounding.random.seed, rounding.random.stream);
   visit_codes(codes.dtype, [&]<class Code>(Type<Code>) {
     const QuantizeKernel<Code> kernel{
-        row_matrix(in), codes.as<Code>(), scales.as<float>(),  residual.as<float>(), n,
-        block,          stream,           rounding.stochastic, rounding.first};
+        elements_of(in), codes.as<Code>(), scales.as<float>(),  residual.as<float>(), n,
+        block,           stream,           rounding.stochastic, rounding.first};
     launch_blocks<kQuantizeThreads>(kernel, std::min(blocks, kMostQuantizeBlocks), 0,
                                     current_stream(codes.device));
   });
@@ -115,7 +103,7 @@ void dequantize_blocks(const MemoryBlock& out, const MemoryBlock& codes, const M
                        int64_t block, bool accumulate) {
   const int64_t n = out.numel();
   visit_codes(codes.dtype, [&]<class Code>(Type<Code>) {
-    const DequantizeKernel<Code> kernel{row_matrix(out),
+    const DequantizeKernel<Code> kernel{elements_of(out),
                                         codes.as<Code>(),
                                         codes.strides[0],
                                         scales.as<float>(),

@@ -3,7 +3,6 @@
 #include "src/kernels/random/random.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
@@ -83,14 +82,6 @@ void fill_dense(const MemoryBlock& out, const Box& box, const Shape& shape,
       });
 }
 
-/// Calls f on a dense temporary block and copies the result to `out`.
-template <class F> void through_dense(const MemoryBlock& out, const F& f) {
-  std::vector<std::byte> memory(static_cast<size_t>(out.numel()) * size_of(out.dtype));
-  const MemoryBlock dense = dense_block(memory.data(), out.dtype, out.shape);
-  f(dense);
-  host::copy(out, dense);
-}
-
 template <class C>
 void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box,
                    const Shape& shape, const RandomState& state, const Bernoulli& kept) {
@@ -121,8 +112,9 @@ void fill_random(const MemoryBlock& out, const Box& box, const Shape& shape,
   std::visit(
       [&](const auto& f) {
         if (out.is_dense()) return fill_dense(out, box, shape, state, f);
-        through_dense(out,
-                      [&](const MemoryBlock& dense) { fill_dense(dense, box, shape, state, f); });
+        const DenseMemory dense(out.shape, out.dtype, out.device);
+        fill_dense(dense.block, box, shape, state, f);
+        host::copy(out, dense.block);
       },
       distribution);
 }
@@ -132,8 +124,9 @@ void dropout(const MemoryBlock& out, const MemoryBlock& in, const Box& box, cons
   check_box(out, box, shape);
   check_box(in, box, shape);
   if (!out.is_dense()) {
-    return through_dense(
-        out, [&](const MemoryBlock& dense) { host::dropout(dense, in, box, shape, state, p); });
+    const DenseMemory dense(out.shape, out.dtype, out.device);
+    host::dropout(dense.block, in, box, shape, state, p);
+    return host::copy(out, dense.block);
   }
   if (!in.is_dense()) {
     // Copies into the result, which is then dropped in place.

@@ -2,10 +2,8 @@
 #include "src/kernels/scan/scan.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "src/base/parallel.h"
-#include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
 
 namespace weft::host {
@@ -64,10 +62,9 @@ static void scan_together(const Rows& from, const Rows& to, int64_t begin, int r
 }
 
 template <class R, class C>
-static void scan_as(const Rows& from, const Rows& to, const std::optional<Rows>& starts,
-                    bool reverse) {
+static void scan_as(const Rows& from, const Rows& to, const Rows& starts, bool reverse) {
   const auto start_of = [&](int64_t r) {
-    return starts ? value_of<C>(*starts, r) : R::template identity<C>();
+    return starts.data() ? value_of<C>(starts, r) : R::template identity<C>();
   };
   // Integers, which are added in one cycle, are faster without a buffer.
   const bool dense = std::is_floating_point_v<C> && from.stride() == 1 && to.stride() == 1;
@@ -94,18 +91,10 @@ void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, 
   const char* what = kNames[static_cast<size_t>(kind)];
   const Rows from(in, dim), to(out, dim);
   check_rows(what, from, to);
-  std::optional<Rows> starts;
-  if (start) starts.emplace(Rows::values(what, *start, from));
-  const bool floats = is_floating(in.dtype);
-  switch (kind) {
-    case Running::sum:
-      return floats ? scan_as<SumOf, double>(from, to, starts, reverse)
-                    : scan_as<SumOf, int64_t>(from, to, starts, reverse);
-    case Running::product:
-      return floats ? scan_as<ProductOf, double>(from, to, starts, reverse)
-                    : scan_as<ProductOf, int64_t>(from, to, starts, reverse);
-    case Running::logsumexp: return scan_as<LogAddExpOf, double>(from, to, starts, reverse);
-  }
+  const Rows starts = start ? Rows::values(what, *start, from) : Rows();
+  visit_running(kind, in.dtype, [&]<class R, class C>(Type<R>, Type<C>) {
+    scan_as<R, C>(from, to, starts, reverse);
+  });
 }
 
 /// One row of cumulative_extreme, of elements with given indices.

@@ -4,7 +4,6 @@
 #include "src/base/numeric.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/kernel/launch.h"
-#include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
 
 namespace weft::cuda {
@@ -18,7 +17,7 @@ constexpr int kScanRun = 8;
 constexpr int64_t kShortRow = 32, kManyRows = 1 << 14;
 
 // A scan defines the value of an element (`load`), how two values combine, the earlier first, and
-// how to store an element, given the scan before it, with and without the element (`store`).
+// how to store an element, given the scan up to it (`store`).
 
 /// Running sums or products by R; `start` precedes all elements.
 template <class R, class C> struct RunningTotal {
@@ -31,8 +30,8 @@ template <class R, class C> struct RunningTotal {
   }
   WEFT_DEVICE State load(int64_t row, int64_t i) const { return value_of<C>(in, row, i); }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return R::combine(a, b); }
-  WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
-    set_value(out, row, i, with);
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State& total) const {
+    set_value(out, row, i, total);
   }
 };
 
@@ -52,9 +51,9 @@ template <class C, bool kGreatest> struct RunningExtreme {
     return {value_of<C>(rows.in, row, i), number};
   }
   WEFT_DEVICE static State combine(const State& a, const State& b) { return a.with(b, kGreatest); }
-  WEFT_DEVICE void store(int64_t row, int64_t i, const State&, const State& with) const {
-    set_value(rows.values, row, i, with.value);
-    set_value(rows.indices, row, i, with.index);
+  WEFT_DEVICE void store(int64_t row, int64_t i, const State& extreme) const {
+    set_value(rows.values, row, i, extreme.value);
+    set_value(rows.indices, row, i, extreme.index);
   }
 };
 
@@ -66,12 +65,11 @@ template <class Scan> struct ScanByThread {
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t row = thread.index; row < rows; row += thread.count) {
-      typename Scan::State before = scan.first(row);
+      typename Scan::State state = scan.first(row);
       for (int64_t i = 0; i < size; ++i) {
         const int64_t j = reverse ? size - 1 - i : i;
-        const typename Scan::State with = Scan::combine(before, scan.load(row, j));
-        scan.store(row, j, before, with);
-        before = with;
+        state = Scan::combine(state, scan.load(row, j));
+        scan.store(row, j, state);
       }
     }
   }
@@ -103,8 +101,8 @@ template <class Scan> struct ScanByBlock {
       block.sync();
       before = scan_tile(block, elements, totals, carried, count, before);
       for (int i = block.thread(); i < count; i += block.threads()) {
-        const State own = scan.load(row, index(first + i)), without = elements[place(i)];
-        scan.store(row, index(first + i), without, Scan::combine(without, own));
+        const int64_t j = index(first + i);
+        scan.store(row, j, Scan::combine(elements[place(i)], scan.load(row, j)));
       }
       block.sync();
     }
@@ -169,17 +167,9 @@ void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, 
   const Rows from(in, dim), to(out, dim);
   const Rows first = start ? Rows::values("scan", *start, from) : Rows();
   const Stream stream = current_stream(out.device);
-  const auto run = [&](const auto& scan) { run_scan(scan, from, reverse, stream); };
-  const bool floats = is_floating(in.dtype);
-  switch (kind) {
-    case Running::sum:
-      return floats ? run(RunningTotal<SumOf, double>{from, to, first})
-                    : run(RunningTotal<SumOf, int64_t>{from, to, first});
-    case Running::product:
-      return floats ? run(RunningTotal<ProductOf, double>{from, to, first})
-                    : run(RunningTotal<ProductOf, int64_t>{from, to, first});
-    case Running::logsumexp: return run(RunningTotal<LogAddExpOf, double>{from, to, first});
-  }
+  visit_running(kind, in.dtype, [&]<class R, class C>(Type<R>, Type<C>) {
+    run_scan(RunningTotal<R, C>{from, to, first}, from, reverse, stream);
+  });
 }
 
 void cumulative_extreme(const MemoryBlock& values, const MemoryBlock& indices,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/kernels/kernel.h"
+#include "src/kernels/math/reducers.h"
 #include "src/kernels/rows/rows.h"
 
 namespace weft {
@@ -16,6 +17,15 @@ WEFT_KERNEL(void, running_total,
             (Running kind, const MemoryBlock& out, const MemoryBlock& in, int dim,
              bool reverse = false, const MemoryBlock* start = nullptr),
             (kind, out, in, dim, reverse, start))
+
+/// Calls f(Type<R>{}, Type<C>{}) with the functor and the compute type of a running total.
+template <class F> void visit_running(Running kind, DType dtype, const F& f) {
+  const auto of_numbers = [&](auto functor) {
+    is_floating(dtype) ? f(functor, Type<double>{}) : f(functor, Type<int64_t>{});
+  };
+  if (kind == Running::logsumexp) return f(Type<LogAddExpOf>{}, Type<double>{});
+  kind == Running::sum ? of_numbers(Type<SumOf>{}) : of_numbers(Type<ProductOf>{});
+}
 
 /// The values that cumulative_extreme keeps along `dim`: the greatest or the least.
 struct ExtremeScan {
