@@ -6,6 +6,7 @@
 #include "src/device/kernel/elements.h"
 #include "src/device/kernel/launch.h"
 #include "src/kernels/math/philox.h"
+#include "src/kernels/rows/rows.h"
 
 namespace weft::cuda {
 
@@ -29,18 +30,12 @@ struct DeviceRuns {
   WEFT_FN int64_t first(int64_t run) const { return start + outer.offsets(run).of[0]; }
 };
 
-/// Locates the elements of a block of any strides, in row-major order.
-struct RandomSide {
-  void* data;
-  DType dtype;
+/// The elements of a block of any strides, in row-major order.
+struct RandomSide : Rows {
   bool dense;
-  Nest<1> nest;
 
   explicit RandomSide(const MemoryBlock& block)
-      : data(block.data), dtype(block.dtype), dense(block.is_dense()), nest(nest_of(block)) {}
-  WEFT_FN int64_t at(int64_t position) const {
-    return dense ? position : nest.offsets(position).of[0];
-  }
+      : Rows(block, block.shape.ndim()), dense(block.is_dense()) {}
 };
 
 /// Stores the drawn values.
@@ -49,15 +44,15 @@ struct StoreDrawn {
 
   /// Stores four elements of a dense block from `position` on, in one store if the type allows.
   WEFT_DEVICE bool store_four(int64_t position, const float* values) const {
-    if (!out.dense || out.dtype != DType::f32) return false;
-    float* to = static_cast<float*>(out.data) + position;
+    if (!out.dense || out.dtype() != DType::f32) return false;
+    float* to = static_cast<float*>(out.data()) + position;
     if (reinterpret_cast<uintptr_t>(to) % sizeof(Four) != 0) return false;
     *reinterpret_cast<Four*>(to) = {{values[0], values[1], values[2], values[3]}};
     return true;
   }
   WEFT_DEVICE bool store_four(int64_t, const int64_t*) const { return false; }
   template <class T> WEFT_DEVICE void store(int64_t position, T value) const {
-    store_element(out.data, out.dtype, out.at(position), value);
+    set_value(out, position, value);
   }
 
  private:
@@ -73,17 +68,16 @@ template <class C> struct StoreDropped {
   /// Stores four elements of dense blocks of one dtype at a time.
   WEFT_DEVICE bool store_four(int64_t position, const float* drawn) const {
     if constexpr (std::is_same_v<C, float>) {
-      if (!out.dense || !in.dense || out.dtype != in.dtype) return false;
-      if (in.dtype == DType::f32) return store_four_of<float>(position, drawn);
-      if (in.dtype == DType::bf16) return store_four_of<bfloat16>(position, drawn);
+      if (!out.dense || !in.dense || out.dtype() != in.dtype()) return false;
+      if (in.dtype() == DType::f32) return store_four_of<float>(position, drawn);
+      if (in.dtype() == DType::bf16) return store_four_of<bfloat16>(position, drawn);
       return store_four_of<float16>(position, drawn);
     } else {
       return false;
     }
   }
   WEFT_DEVICE void store(int64_t position, float drawn) const {
-    const C x = load_element<C>(in.data, in.dtype, in.at(position));
-    store_element(out.data, out.dtype, out.at(position), Dropped<C>()(x, drawn));
+    set_value(out, position, Dropped<C>()(value_of<C>(in, position), drawn));
   }
 
  private:
@@ -91,8 +85,8 @@ template <class C> struct StoreDropped {
     struct alignas(4 * sizeof(S)) Four {
       S element[4];
     };
-    const S* from = static_cast<const S*>(in.data) + position;
-    S* to = static_cast<S*>(out.data) + position;
+    const S* from = static_cast<const S*>(in.data()) + position;
+    S* to = static_cast<S*>(out.data()) + position;
     const auto addresses = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
     if (addresses % sizeof(Four) != 0) return false;
     Four values = *reinterpret_cast<const Four*>(from);
