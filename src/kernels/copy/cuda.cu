@@ -100,13 +100,6 @@ template <int kSides> static Nest<kSides> nest_of(const Iteration& loops) {
   return nest;
 }
 
-template <class Word> static void move(const Iteration& loops, const Stream& stream) {
-  const MoveKernel<Word> kernel{loops.inner() * loops.outer(), nest_of<2>(loops),
-                                static_cast<Word*>(loops.block(0).data),
-                                static_cast<const Word*>(loops.block(1).data)};
-  launch(kernel, kernel.elements, stream);
-}
-
 template <class C> static void convert(const Iteration& loops, const Stream& stream) {
   const MemoryBlock &out = loops.block(0), &in = loops.block(1);
   const ConvertKernel<C> kernel{
@@ -152,7 +145,10 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   if (loops.is_dense(0) && loops.is_dense(1)) {
     return copy_on_devices(out.data, in.data, static_cast<size_t>(elements) * size, stream);
   }
-  visit_word(size, [&]<class Word>(Type<Word>) { move<Word>(loops, stream); });
+  visit_word(size, [&]<class Word>(Type<Word>) {
+    launch(MoveKernel<Word>{elements, nest_of<2>(loops), out.as<Word>(), in.as<Word>()}, elements,
+           stream);
+  });
 }
 
 static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {

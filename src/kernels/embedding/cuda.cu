@@ -91,29 +91,17 @@ template <class Line> struct AddRuns {
 
 }  // namespace
 
-template <class Line> static void gather(const SelectedRows& sides, const Stream& stream) {
-  launch(GatherRows<Line>{sides}, sides.rows.count() * (sides.rows.size() / Line::kN), stream);
-}
-
 void gather_rows(const MemoryBlock& out, const MemoryBlock& table, const MemoryBlock& ids,
                  int64_t offset) {
   const SelectedRows sides(out, table, ids, offset);
-  const Stream stream = current_stream(out.device);
-  if (!is_floating(table.dtype)) return gather<AnyLine<int64_t>>(sides, stream);
-  const RowPlan plan = plan_rows("embedding", out.device, sides.rows.count(), sides.rows.size(),
-                                 {.rows = {&sides.table, &sides.rows}});
-  visit_lines(plan, [&](auto type) { gather<typename decltype(type)::type>(sides, stream); });
-}
-
-template <class Line>
-static void add_runs(const SelectedRows& sides, const MemoryBlock& targets,
-                     const MemoryBlock& order, bool accumulate, bool own, const Stream& stream) {
-  constexpr int kThreads = 128;
-  const int64_t chunks = sides.rows.size() / Line::kN;
-  const int64_t parts = std::clamp<int64_t>((chunks + kThreads - 1) / kThreads, 1, 64);
-  const AddRuns<Line> kernel{sides, targets.as<int64_t>(), order.as<int64_t>(), accumulate, own,
-                             parts};
-  launch_blocks<kThreads>(kernel, sides.rows.count() * parts, 0, stream);
+  const int64_t count = sides.rows.count(), size = sides.rows.size();
+  const auto gather = [&]<class Line>(Type<Line>) {
+    launch(GatherRows<Line>{sides}, count * (size / Line::kN), current_stream(out.device));
+  };
+  if (!is_floating(table.dtype)) return gather(Type<AnyLine<int64_t>>{});
+  visit_lines(
+      plan_rows("embedding", out.device, count, size, {.rows = {&sides.table, &sides.rows}}),
+      gather);
 }
 
 void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const MemoryBlock& ids,
@@ -131,9 +119,12 @@ void scatter_add_rows(const MemoryBlock& table, const MemoryBlock& rows, const M
   const DenseMemory order(shape, DType::i64, table.device);
   launch(FindTargets{sides, found.block.as<int64_t>()}, count, plan.stream);
   cuda::sort_rows(&targets.block, order.block, found.block, false, 0);
-  visit_lines(plan, [&](auto type) {
-    add_runs<typename decltype(type)::type>(sides, targets.block, order.block, accumulate, own,
-                                            plan.stream);
+  visit_lines(plan, [&]<class Line>(Type<Line>) {
+    constexpr int kThreads = 128;
+    const int64_t parts = std::clamp<int64_t>((size / Line::kN + kThreads - 1) / kThreads, 1, 64);
+    launch_blocks<kThreads>(AddRuns<Line>{sides, targets.block.as<int64_t>(),
+                                          order.block.as<int64_t>(), accumulate, own, parts},
+                            count * parts, 0, plan.stream);
   });
 }
 

@@ -43,18 +43,15 @@ template <class C> struct PlainProduct {
 
 }  // namespace
 
-template <class C> static void multiply_plainly(const BatchedProduct& batch, const Stream& stream) {
-  const int64_t elements = batch.count() * batch.each.m * batch.each.n;
-  launch(PlainProduct<C>{batch, elements}, elements, stream);
-}
-
 void multiply_batch(const BatchedProduct& batch, Device device) {
-  if (batch.count() * batch.each.m * batch.each.n == 0) return;
+  const int64_t elements = batch.count() * batch.each.m * batch.each.n;
+  if (elements == 0) return;
 #ifndef WEFT_CUDA_EMULATED
   if (multiply_by_cublaslt(batch, device)) return;
 #endif
-  const Stream stream = current_stream(device);
-  visit_compute(batch.each.a.dtype, [&]<class C>(Type<C>) { multiply_plainly<C>(batch, stream); });
+  visit_compute(batch.each.a.dtype, [&]<class C>(Type<C>) {
+    launch(PlainProduct<C>{batch, elements}, elements, current_stream(device));
+  });
 }
 
 void multiply_each(std::span<const Product> products, Device device) {

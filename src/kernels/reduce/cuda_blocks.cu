@@ -96,26 +96,21 @@ static void combine(std::span<const MemoryBlock> sources, const MemoryBlock& out
   launch(kernel, kernel.elements, current_stream(out.device));
 }
 
-template <class C>
-static void reduce_as(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
-                      int divisor, bool accumulate) {
-  switch (op) {
-    case ReduceOp::sum:
-    case ReduceOp::avg: return combine<SumOf, C>(sources, out, divisor, accumulate);
-    case ReduceOp::max: return combine<GreatestOf, C>(sources, out, 0, accumulate);
-    case ReduceOp::min: return combine<LeastOf, C>(sources, out, 0, accumulate);
-  }
-}
-
 /// The dtype that parts are combined in: u64 compares unlike i64.
 static DType summed_in(DType dtype) { return dtype == DType::u64 ? dtype : compute_dtype(dtype); }
 
 static void reduce_few(ReduceOp op, std::span<const MemoryBlock> sources, const MemoryBlock& out,
                        int divisor, bool accumulate) {
+  const auto reduce_as = [&]<class C>(Type<C>) {
+    switch (op) {
+      case ReduceOp::sum:
+      case ReduceOp::avg: return combine<SumOf, C>(sources, out, divisor, accumulate);
+      case ReduceOp::max: return combine<GreatestOf, C>(sources, out, 0, accumulate);
+      case ReduceOp::min: return combine<LeastOf, C>(sources, out, 0, accumulate);
+    }
+  };
   const DType dtype = sources[0].dtype;
-  if (dtype == DType::u64) return reduce_as<uint64_t>(op, sources, out, divisor, accumulate);
-  visit_compute(dtype,
-                [&]<class C>(Type<C>) { reduce_as<C>(op, sources, out, divisor, accumulate); });
+  dtype == DType::u64 ? reduce_as(Type<uint64_t>{}) : visit_compute(dtype, reduce_as);
 }
 
 /// Reduces groups of neighbours first, into the compute type, then the groups' results.

@@ -39,20 +39,6 @@ WEFT_DEVICE void combine_chunk(C& value, const F& f, const Values& first, const 
   }
 }
 
-/// Combines the reducer elements f(lines...) over a row.
-template <class R, class ThreadBlock, class F, class Line, class... Lines>
-WEFT_DEVICE auto reduce_line(const ThreadBlock& block, int64_t chunks, const F& f, Line& line,
-                             Lines&... lines) {
-  using C = std::remove_cvref_t<decltype(line.read(0).element[0])>;
-  C value = R::template identity<C>();
-  for (int64_t c = block.thread(); c < chunks; c += block.threads()) {
-    combine_chunk<R>(value, f, line.read(c), lines.read(c)...);
-  }
-  line.keep();
-  (lines.keep(), ...);
-  return block.template reduce<R>(value);
-}
-
 template <class F, class Values, class... More>
 WEFT_DEVICE Values map_chunk(const F& f, const Values& first, const More&... more) {
   Values result;
@@ -101,9 +87,16 @@ template <class RowLine, class ThreadBlock> struct DeviceWalk {
     return {values, absent};
   }
 
+  /// Combines the reducer elements f(lines...) over a row.
   template <class R, class F, class... Lines>
   WEFT_DEVICE C reduce(const F& f, Lines&... lines) const {
-    return reduce_line<R>(block, chunks(), f, lines...);
+    C value = R::template identity<C>();
+    const int64_t end = chunks();
+    for (int64_t c = block.thread(); c < end; c += block.threads()) {
+      combine_chunk<R>(value, f, lines.read(c)...);
+    }
+    (lines.keep(), ...);
+    return block.template reduce<R>(value);
   }
   /// Row `row` of out = f(lines...); out may be one of the lines.
   template <class F, class... Lines>
