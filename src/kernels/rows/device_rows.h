@@ -91,8 +91,8 @@ template <class RowLine, class ThreadBlock> struct DeviceWalk {
   template <class R, class F, class... Lines>
   WEFT_DEVICE C reduce(const F& f, Lines&... lines) const {
     C value = R::template identity<C>();
-    const int64_t end = chunks();
-    for (int64_t c = block.thread(); c < end; c += block.threads()) {
+    const int64_t all = chunks();
+    for (int64_t c = block.thread(); c < all; c += block.threads()) {
       combine_chunk<R>(value, f, lines.read(c)...);
     }
     (lines.keep(), ...);
