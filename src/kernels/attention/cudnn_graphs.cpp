@@ -87,12 +87,6 @@ static void name_result(const std::shared_ptr<Tensor_attributes>& result, const 
       .set_stride(list_of(tensor.strides));
 }
 
-static std::shared_ptr<Tensor_attributes> input_of(fe::graph::Graph& graph,
-                                                   const AttentionGraphSpec& spec,
-                                                   AttentionTensor name) {
-  return graph.tensor(described(spec.tensors[name], name));
-}
-
 /// Aligns causal masks with the last query and the last key.
 template <class Options> static void mask(Options& options, const AttentionGraphSpec& spec) {
   if (!spec.causal) return;
@@ -105,7 +99,9 @@ template <class Options> static void mask(Options& options, const AttentionGraph
 static void add_forward(fe::graph::Graph& graph, const AttentionGraphSpec& spec) {
   auto options = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(spec.scale);
   mask(options, spec);
-  const auto input = [&](AttentionTensor name) { return input_of(graph, spec, name); };
+  const auto input = [&](AttentionTensor name) {
+    return graph.tensor(described(spec.tensors[name], name));
+  };
   auto [out, statistics] = graph.sdpa(input(kQ), input(kK), input(kV), options);
   name_result(out, spec.tensors[kOut], kOut);
   name_result(statistics, statistics_of(spec), kStatistics);
@@ -119,7 +115,9 @@ static void add_backward(fe::graph::Graph& graph, const AttentionGraphSpec& spec
   mask(options, spec);
   auto statistics = graph.tensor(
       described(statistics_of(spec), kStatistics).set_data_type(fe::DataType_t::FLOAT));
-  const auto input = [&](AttentionTensor name) { return input_of(graph, spec, name); };
+  const auto input = [&](AttentionTensor name) {
+    return graph.tensor(described(spec.tensors[name], name));
+  };
   auto [dq, dk, dv] = graph.sdpa_backward(input(kQ), input(kK), input(kV), input(kOut),
                                           input(kDout), statistics, options);
   name_result(dq, spec.tensors[kDq], kDq);

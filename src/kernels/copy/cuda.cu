@@ -151,14 +151,10 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   });
 }
 
-static bool lies_dense(const MemoryBlock& block, const MemoryBlock& like) {
-  return block.dtype == like.dtype && block.shape == like.shape && block.is_dense();
-}
-
 /// Copies between devices: send(to, from, bytes) moves dense elements of out's dtype.
 template <class Send>
 static void copy_by(const MemoryBlock& out, const MemoryBlock& in, const Send& send) {
-  if (!lies_dense(in, out)) {
+  if (in.dtype != out.dtype || in.shape != out.shape || !in.is_dense()) {
     const DenseMemory dense(out.shape, out.dtype, in.device);
     weft::copy(dense.block, in);
     return copy_by(out, dense.block, send);

@@ -41,14 +41,11 @@ static dnnl::engine& onednn_engine() {
   return *engine;
 }
 
-static dnnl::memory::data_type onednn_type(DType dtype) {
-  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
-}
-
 static dnnl::memory::desc matrix_desc(int64_t rows, int64_t columns, DType dtype, int64_t leading,
                                       bool transposed = false) {
   const auto strides = transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
-  return {{rows, columns}, onednn_type(dtype), strides};
+  using Type = dnnl::memory::data_type;
+  return {{rows, columns}, dtype == DType::bf16 ? Type::bf16 : Type::f32, strides};
 }
 
 /// A primitive with its memory objects, whose addresses are set at each call. Uses the C interface,

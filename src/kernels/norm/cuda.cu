@@ -84,7 +84,8 @@ struct NormBackward {
   template <class Walk, class Values = typename Walk::Values>
   WEFT_DEVICE Values* held_sums(const Walk& walk, Values* out, int row) const {
     if (!out) return nullptr;
-    Values* const sums = walk.holds ? walk.held_sums(held_rows(), row) : out;
+    auto* const held = reinterpret_cast<Values*>(walk.held(held_rows()));
+    Values* const sums = walk.holds ? held + row * walk.chunks() : out;
     for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
       sums[c] = Values{};
     }

@@ -68,10 +68,6 @@ template <class RowLine, class ThreadBlock> struct DeviceWalk {
   WEFT_DEVICE Held* held(int i) const {
     return holds ? block.template shared<Held>() + i * chunks() : nullptr;
   }
-  /// Returns that of row `i` of sums, behind `held_rows`, when the rows fit.
-  WEFT_DEVICE Values* held_sums(int held_rows, int i) const {
-    return reinterpret_cast<Values*>(held(held_rows)) + i * chunks();
-  }
 
   /// Reads `rows`. The i-th that several passes read is kept in shared memory.
   struct Reader {

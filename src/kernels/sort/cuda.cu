@@ -128,22 +128,17 @@ template <class C, class Key> struct StoreSorted {
   }
 };
 
-/// Elements of a row of `rows`.
-template <class C> struct RowElements {
-  const Rows& rows;
-  int64_t row;
-  WEFT_DEVICE C operator()(int64_t i) const { return value_of<C>(rows, row, i); }
-};
-
 template <class C, bool kRight> struct SearchSorted {
   SearchedRows rows;
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < rows.values.count(); i += thread.count) {
-      const RowElements<C> elements{rows.sorted, i / rows.values_of_row};
+      const int64_t row = i / rows.values_of_row;
       const C value = value_of<C>(rows.values, i);
       int64_t place;
-      find_places<kRight, 1>(rows.sorted.size(), elements, &value, &place);
+      find_places<kRight, 1>(
+          rows.sorted.size(), [&](int64_t at) { return value_of<C>(rows.sorted, row, at); }, &value,
+          &place);
       set_value(rows.out, i, place);
     }
   }
