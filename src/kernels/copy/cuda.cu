@@ -100,13 +100,6 @@ template <int kSides> static Nest<kSides> nest_of(const Iteration& loops) {
   return nest;
 }
 
-template <class C> static void convert(const Iteration& loops, const Stream& stream) {
-  const MemoryBlock &out = loops.block(0), &in = loops.block(1);
-  const ConvertKernel<C> kernel{
-      loops.inner() * loops.outer(), nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype};
-  launch(kernel, kernel.elements, stream);
-}
-
 /// Returns false for blocks of other dtypes.
 template <class Out, class In>
 static bool convert_dense(const MemoryBlock& out, const MemoryBlock& in, const Stream& stream) {
@@ -136,10 +129,12 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   const Stream stream = current_stream(out.device);
   if (out.dtype != in.dtype) {
     if (convert_fast(loops, stream)) return;
-    if (in.dtype == DType::u64 && is_floating(out.dtype)) return convert<uint64_t>(loops, stream);
-    const bool integers = !is_floating(in.dtype);
-    if (integers) return convert<int64_t>(loops, stream);
-    return in.dtype == DType::f64 ? convert<double>(loops, stream) : convert<float>(loops, stream);
+    const auto convert = [&]<class C>(Type<C>) {
+      launch(ConvertKernel<C>{elements, nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype},
+             elements, stream);
+    };
+    if (in.dtype == DType::u64 && is_floating(out.dtype)) return convert(Type<uint64_t>{});
+    return visit_compute(in.dtype, convert);
   }
   const size_t size = size_of(out.dtype);
   if (loops.is_dense(0) && loops.is_dense(1)) {

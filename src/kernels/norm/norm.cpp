@@ -22,11 +22,7 @@ struct NormalizeRows {
       auto in = read(r);
       const NormRow<C> row = norm.of(walk, in, r);
       const Normalized<C> f{row.mean, row.rstd};
-      if (bias.data()) {
-        walk.map(f, out, r, in, w, b);
-      } else {
-        walk.map(f, out, r, in, w);
-      }
+      bias.data() ? walk.map(f, out, r, in, w, b) : walk.map(f, out, r, in, w);
     }
   }
 };

@@ -92,11 +92,8 @@ struct SoftmaxBackwardRows {
       } else {
         statistic = walk.template reduce<SumOf>(ProductOfTwo<C>{}, upper, result);
       }
-      if (logarithm) {
-        walk.map(LogSoftmaxGradient<C>{statistic}, out, r, upper, result);
-      } else {
-        walk.map(SoftmaxGradient<C>{statistic}, out, r, upper, result);
-      }
+      logarithm ? walk.map(LogSoftmaxGradient<C>{statistic}, out, r, upper, result)
+                : walk.map(SoftmaxGradient<C>{statistic}, out, r, upper, result);
     }
   }
 };

@@ -201,11 +201,8 @@ void search_sorted(const MemoryBlock& out, const MemoryBlock& sorted, const Memo
   if (rows.values.count() == 0) return;
   const Stream stream = current_stream(out.device);
   visit_compute(sorted.dtype, [&]<class C>(Type<C>) {
-    if (right) {
-      launch(SearchSorted<C, true>{rows}, rows.values.count(), stream);
-    } else {
-      launch(SearchSorted<C, false>{rows}, rows.values.count(), stream);
-    }
+    right ? launch(SearchSorted<C, true>{rows}, rows.values.count(), stream)
+          : launch(SearchSorted<C, false>{rows}, rows.values.count(), stream);
   });
 }
 

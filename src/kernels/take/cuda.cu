@@ -196,23 +196,20 @@ std::optional<int64_t> find_outside(const MemoryBlock& ids, int64_t low, int64_t
   return told[0] != 0 ? std::optional(told[1]) : std::nullopt;
 }
 
-template <class Word>
-static void take_words(const DeviceTaking& taking, const MemoryBlock& out, const MemoryBlock& in) {
-  launch(TakeWords<Word>{taking, out.as<Word>(), in.as<Word>()},
-         taking.outer * taking.n * taking.inner, current_stream(out.device));
-}
-
 static void take(DeviceTaking taking, const MemoryBlock& out, const MemoryBlock& in) {
   if (out.numel() == 0) return;
+  const auto take_words = [&]<class Word>(Type<Word>) {
+    launch(TakeWords<Word>{taking, out.as<Word>(), in.as<Word>()},
+           taking.outer * taking.n * taking.inner, current_stream(out.device));
+  };
   const auto bytes = static_cast<int64_t>(size_of(in.dtype));
   const auto addresses =
       reinterpret_cast<uintptr_t>(out.data) | reinterpret_cast<uintptr_t>(in.data);
   if (taking.slices && taking.inner * bytes % 16 == 0 && addresses % 16 == 0) {
     taking.inner = taking.inner * bytes / 16;
-    return take_words<Bytes16>(taking, out, in);
+    return take_words(Type<Bytes16>{});
   }
-  visit_word(size_of(in.dtype),
-             [&](auto type) { take_words<typename decltype(type)::type>(taking, out, in); });
+  visit_word(size_of(in.dtype), take_words);
 }
 
 std::optional<int64_t> take_along(const MemoryBlock& out, const MemoryBlock& in,
