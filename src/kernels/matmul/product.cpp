@@ -9,7 +9,8 @@
 
 namespace weft {
 
-// The plain kernels take products of elements of T with dense rows of b and c.
+// The plain kernels take products of elements of T with dense rows of b and c. They compute all
+// products in builds without oneDNN.
 
 /// Computes c[i .. i + kRows, j .. j + kVectors * width], with sums in registers over all of k.
 template <class T, int kBytes, int kRows, int kVectors>
@@ -101,15 +102,6 @@ template <class T> static void plain_product(const Product& given, DType dtype) 
   p.beta = 0;
   plain_threads<T>(p);
   store_matrix(p.c, p.m, p.n, given.c, given.beta);
-}
-
-/// Computes the product in plain loops, for every dtype but bool; used for all products in builds
-/// without oneDNN.
-static void multiply_plain(const Product& p) {
-  visit_element(p.a.dtype, [&]<class T>(Type<T>) {
-    plain_product<Computed<T>>(p,
-                               std::is_same_v<T, Computed<T>> ? p.a.dtype : dtype_of<Computed<T>>);
-  });
 }
 
 static constexpr int64_t kNarrowRows = 8;
@@ -265,7 +257,10 @@ void multiply(const Product& product) {
 #ifdef WEFT_WITH_ONEDNN
   if (in_f32 && !tiny) return multiply_onednn(product);
 #endif
-  multiply_plain(product);
+  visit_element(product.a.dtype, [&]<class T>(Type<T>) {
+    using C = Computed<T>;
+    plain_product<C>(product, std::is_same_v<T, C> ? product.a.dtype : dtype_of<C>);
+  });
 }
 
 }  // namespace weft

@@ -72,18 +72,14 @@ ReduceTask ReducePlan::task(int64_t task, int64_t part) const {
           each_ * (part + 1) / parts_};
 }
 
-/// Returns the lowest or greatest value of a dtype of up to 32 bits: the max or min of no elements.
-static int64_t extreme_of(DType dtype, bool greatest) {
-  if (dtype == DType::boolean) return greatest ? 1 : 0;
-  const int64_t values = int64_t{1} << 8 * size_of(dtype);
-  const int64_t least = is_unsigned(dtype) ? 0 : -values / 2;
-  return greatest ? least + values - 1 : least;
-}
-
 bool fill_extreme(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in) {
   const bool extreme = reduction == Reduction::max || reduction == Reduction::min;
   if (in.numel() > 0 || !extreme || is_floating(out.dtype) || size_of(out.dtype) == 8) return false;
-  fill(out, extreme_of(out.dtype, reduction == Reduction::min));
+  visit(out.dtype, [&]<class T>(Type<T>) {
+    using Limits = std::numeric_limits<T>;
+    const T value = reduction == Reduction::min ? Limits::max() : Limits::lowest();
+    if constexpr (std::is_integral_v<T>) fill(out, static_cast<int64_t>(value));
+  });
   return true;
 }
 
@@ -157,16 +153,16 @@ template <class R, class C> static C extreme_row(const C* x, int64_t n) {
   return best[0];
 }
 
-template <class R> static int64_t reduced_row_of_i32(const int32_t* x, int64_t n) {
-  return reduce_row<R, int32_t>(n, AsItIs{}, x);
-}
-
 template <class R, class C> static ReduceLoops<C> loops_of() {
   ReduceLoops<C> loops{R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>,
                        merge_columns<R, C>};
   constexpr bool kStays = std::is_same_v<R, GreatestOf> || std::is_same_v<R, LeastOf>;
   if constexpr (kStays && std::is_floating_point_v<C>) loops.row = extreme_row<R, C>;
-  if constexpr (kStays && std::is_same_v<C, int64_t>) loops.row_of_i32 = reduced_row_of_i32<R>;
+  if constexpr (kStays && std::is_same_v<C, int64_t>) {
+    loops.row_of_i32 = [](const int32_t* x, int64_t n) -> C {
+      return reduce_row<R, int32_t>(n, AsItIs{}, x);
+    };
+  }
   return loops;
 }
 
