@@ -36,19 +36,11 @@ WEFT_FN inline int64_t keys_before(const AttentionSizes& call, const Strip& quer
 
 /// Shared memory of a thread block: four operands, a tile of scores, two numbers per query.
 template <class C, class Tiles> struct BackwardMemory {
-  C *first, *second, *third, *fourth, *scores, *lse, *delta;
-
   static constexpr size_t kBytes =
       sizeof(C) * (4 * Tiles::kOperand + Tiles::kScores + 2 * Tiles::kTile);
-  WEFT_DEVICE explicit BackwardMemory(C* memory) {
-    first = memory;
-    second = first + Tiles::kOperand;
-    third = second + Tiles::kOperand;
-    fourth = third + Tiles::kOperand;
-    scores = fourth + Tiles::kOperand;
-    lse = scores + Tiles::kScores;
-    delta = lse + Tiles::kTile;
-  }
+  C *first, *second = first + Tiles::kOperand, *third = second + Tiles::kOperand;
+  C *fourth = third + Tiles::kOperand, *scores = fourth + Tiles::kOperand;
+  C *lse = scores + Tiles::kScores, *delta = lse + Tiles::kTile;
 };
 
 /// Each thread block computes delta and dQ of one tile of queries.
@@ -65,7 +57,7 @@ template <class C, int kWidth, class Rule> struct QueryGradients {
   MaskGradient<C> dmask;
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const Memory m(block.template shared<C>());
+    const Memory m{block.template shared<C>()};
     C *queries = m.first, *dout = m.second, *keys = m.third, *values = m.fourth;
     const Strip mine = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = mine.head / call.group, seen = call.seen(mine.first + mine.count - 1);
@@ -166,7 +158,7 @@ template <class C, int kWidth, class Rule> struct KeyGradients {
   };
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const Memory m(block.template shared<C>());
+    const Memory m{block.template shared<C>()};
     const Strip mine = place(block.index());
     const int width = static_cast<int>(call.width);
     Tiles::load(block, m.first, x.k, mine, width);

@@ -25,23 +25,15 @@ template <class C, int kWidth, class Rule> struct AttendTile {
 
   /// Shared memory of a thread block; keys and values alternate in one operand.
   struct Memory {
-    C *queries, *keys, *scores, *max, *factor, *most, *total;
-
     static constexpr size_t kBytes =
         sizeof(C) * (2 * Tiles::kOperand + Tiles::kScores + (2 + 2 * kParts) * kTile);
-    WEFT_DEVICE explicit Memory(C* memory) {
-      queries = memory;
-      keys = queries + Tiles::kOperand;
-      scores = keys + Tiles::kOperand;
-      max = scores + Tiles::kScores;
-      factor = max + kTile;
-      most = factor + kTile;
-      total = most + kParts * kTile;
-    }
+    C *queries, *keys = queries + Tiles::kOperand, *scores = keys + Tiles::kOperand;
+    C *max = scores + Tiles::kScores, *factor = max + kTile;
+    C *most = factor + kTile, *total = most + kParts * kTile;
   };
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
-    const Memory m(block.template shared<C>());
+    const Memory m{block.template shared<C>()};
     const Strip at = query_strip(call, tiles, kTile, block.index());
     const int64_t kv_head = at.head / call.group, seen = call.seen(at.first + at.count - 1);
     const int width = static_cast<int>(call.width);
