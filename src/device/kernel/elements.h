@@ -69,6 +69,11 @@ template <class C> WEFT_FN void store_element(void* data, DType dtype, int64_t i
 
 namespace weft::cuda {
 
+/// Elements that a thread reads or writes at once.
+template <class T, int kN> struct alignas(kN * sizeof(T) < 16 ? kN * sizeof(T) : 16) Chunk {
+  T element[kN];
+};
+
 /// Offsets of an element in each of up to kSides blocks of one shape.
 template <int kSides> struct Offsets { int64_t of[kSides]; };
 

@@ -59,13 +59,10 @@ template <class C> struct LseSide {
 
 inline namespace WEFT_COMPILER {
 
-template <class T> struct alignas(16) Four { T element[4]; };
+template <class T> using Four = Chunk<T, 4>;
 
 template <class C, class T> WEFT_FN Four<C> load_four_of(const void* data, int64_t i) {
-  struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) Packed {
-    T element[4];
-  };
-  const Packed packed = *reinterpret_cast<const Packed*>(static_cast<const T*>(data) + i);
+  const auto packed = *reinterpret_cast<const Four<T>*>(static_cast<const T*>(data) + i);
   Four<C> four;
   for (int j = 0; j < 4; ++j) four.element[j] = static_cast<C>(packed.element[j]);
   return four;

@@ -29,7 +29,7 @@ template <class C> struct ConvertKernel {
 
 /// Converts dense elements between f32 and a half, eight at a time.
 template <class Out, class In> struct DenseConvertKernel {
-  template <class T> struct alignas(16) Run { T element[8]; };
+  template <class T> using Run = Chunk<T, 8>;
   int64_t elements;
   Out* out;
   const In* in;

@@ -46,19 +46,14 @@ struct StoreDrawn {
   WEFT_DEVICE bool store_four(int64_t position, const float* values) const {
     if (!out.dense || out.dtype() != DType::f32) return false;
     float* to = static_cast<float*>(out.data()) + position;
-    if (reinterpret_cast<uintptr_t>(to) % sizeof(Four) != 0) return false;
-    *reinterpret_cast<Four*>(to) = {{values[0], values[1], values[2], values[3]}};
+    if (reinterpret_cast<uintptr_t>(to) % sizeof(Chunk<float, 4>) != 0) return false;
+    *reinterpret_cast<Chunk<float, 4>*>(to) = {{values[0], values[1], values[2], values[3]}};
     return true;
   }
   WEFT_DEVICE bool store_four(int64_t, const int64_t*) const { return false; }
   template <class T> WEFT_DEVICE void store(int64_t position, T value) const {
     set_value(out, position, value);
   }
-
- private:
-  struct alignas(16) Four {
-    float element[4];
-  };
 };
 
 /// Stores the drawn values times the elements of `in`.
@@ -82,9 +77,7 @@ template <class C> struct StoreDropped {
 
  private:
   template <class S> WEFT_DEVICE bool store_four_of(int64_t position, const float* drawn) const {
-    struct alignas(4 * sizeof(S)) Four {
-      S element[4];
-    };
+    using Four = Chunk<S, 4>;
     const S* from = static_cast<const S*>(in.data()) + position;
     S* to = static_cast<S*>(out.data()) + position;
     const auto addresses = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);

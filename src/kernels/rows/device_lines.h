@@ -10,11 +10,6 @@ namespace weft::cuda {
 
 inline namespace WEFT_COMPILER {
 
-/// Elements of a row that one thread processes at a time, in the compute type.
-template <class C, int kN> struct alignas(kN * sizeof(C) < 16 ? kN * sizeof(C) : 16) Chunk {
-  C element[kN];
-};
-
 /// A row of dense S.
 template <class S> class DenseLine {
  public:
