@@ -213,7 +213,8 @@ Tensor permute(const Tensor& a, const std::vector<int>& dims) {
          a.shape());
   }
   Dims order;
-  for (int dim : distinct_dims("permute", a, dims)) order.push_back(dim);
+  bits_of_dims("permute", a, dims);
+  for (int dim : dims) order.push_back(normalized_dim("permute", dim, a.ndim()));
   return permute_op({a}, {.structure = order});
 }
 
