@@ -129,6 +129,7 @@ void report_trace(TraceScope& trace, Device device, const std::optional<StepSeco
     print("the trace holds the first ", trace.events(), " events of rank 0; ", trace.dropped(),
           " were dropped\n");
   }
+  std::fflush(stdout);
   const auto measured = device.kind == DeviceKind::cuda ? trace.overlap("step") : TraceOverlap();
   if (measured.communication == 0) return;
   tell(trace, "measured", measured.communication, measured.exposed);
