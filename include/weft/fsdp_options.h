@@ -96,8 +96,8 @@ struct MixedPrecision {
 /// MixedPrecision. Codes of 8 bits have a scale of f32 for each `block` elements of a rank's part:
 /// 0.254 of the bytes of f32 with the default. For ZeRO++'s hierarchical partition (hpZ), in which
 /// backward gathers within a host, name the host's axis in `reshard_after_forward`.
-/// Where several axes shard together, codes may move in two stages, so that each crosses the slow
-/// links once a host, and not once a rank: gradients are summed in f32 along the axes within a
+/// Codes move in one stage or, where several axes shard together, in two, so that each crosses the
+/// slow links once a host, and not once a rank: gradients are summed in f32 along the axes within a
 /// host, and the codes of these sums along the others; parameters are gathered along the others,
 /// then within. By default they do if that is predicted to be faster.
 struct Quantization {

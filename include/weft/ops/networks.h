@@ -120,7 +120,7 @@ struct AttentionOptions {
   /// [heads]: one more logit in the denominator of each row's softmax, without a value; gets a
   /// gradient.
   Tensor sinks = {};
-  /// Integers [batch, t], ids of packed documents: a query attends to keys of its own document.
+  /// Integers [batch, t], ids of packed documents: a query attends to keys of the same document.
   Tensor segments = {};
   /// Slopes [heads] of ALiBi: slope * distance is subtracted from the scores. Without a gradient.
   Tensor alibi = {};
