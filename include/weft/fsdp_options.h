@@ -99,7 +99,7 @@ struct MixedPrecision {
 /// Codes move in one stage or, where several axes shard together, in two, so that each crosses the
 /// slow links once a host, and not once a rank: gradients are summed in f32 along the axes within a
 /// host, and the codes of these sums along the others; parameters are gathered along the others,
-/// then within. By default they do if that is predicted to be faster.
+/// then within. By default there are two stages if that is predicted to be faster.
 struct Quantization {
   /// Codes of parameters (qwZ): i8 or f8_e4m3. All ranks compute on the rounded values; the slices
   /// that the optimizer changes are exact. The codes that a gather receives lie behind the
