@@ -18,34 +18,40 @@ static bool kind_has_root(CollectiveKind kind) {
 static bool counts_are_shared(CollectiveKind kind) { return kind != CollectiveKind::all_to_all; }
 
 /// Adds the claim to the call that carries it.
-static void add_claim(const Claim& claim, Signature& into) {
-  if (claim.hash != 0) into.hash = mixed(into.hash, claim.hash);
-  if (claim.hash != 0 || into.claim.hash != 0) into.claim = claim;
+static void add_claim(const std::optional<Claim>& claim, Signature& into) {
+  if (claim) {
+    into.hash = mixed(into.hash, claim->hash);
+    into.claim = *claim;
+  } else if (into.claim.hash != 0) {
+    into.claim = {};
+  }
 }
 
-void sign(const Collective& call, const Claim& claim, Signature& into) {
+void sign(const Collective& call, const std::optional<Claim>& claim, Signature& into) {
   into.kind = call.kind;
   into.op = call.op;
   into.root = call.root;
   into.tag = call.tag;
   into.pieces = static_cast<int32_t>(call.pieces.size());
   into.counts = 0;
-  into.elements = 0;
   into.device = call.pieces.empty() ? DeviceKind::cpu : call.pieces[0].device.kind;
-  uint64_t hash = mixed(static_cast<uint64_t>(call.kind), static_cast<uint64_t>(call.op));
-  hash = mixed(hash, static_cast<uint64_t>(into.device));
-  hash = mixed(hash, static_cast<uint64_t>(call.root));
+  const uint64_t operation = static_cast<uint64_t>(call.kind) |
+                             static_cast<uint64_t>(call.op) << 8 |
+                             static_cast<uint64_t>(into.device) << 16;
+  uint64_t hash = mixed(operation, static_cast<uint64_t>(call.root) << 32);
+  int64_t elements = 0;
   for (const Piece& piece : call.pieces) {
     hash = mixed(hash,
                  static_cast<uint64_t>(piece.dtype) << 8 | static_cast<uint64_t>(piece.recv_dtype));
     if (!counts_are_shared(call.kind)) continue;
     for (const int64_t count : piece.counts) {
       hash = mixed(hash, static_cast<uint64_t>(count));
-      into.elements += count;
+      elements += count;
     }
     hash = mixed(hash, piece.counts.size());
   }
   into.hash = hash;
+  into.elements = elements;
   add_claim(claim, into);
   if (call.pieces.empty()) return;
   const Piece& first = call.pieces[0];
@@ -53,11 +59,12 @@ void sign(const Collective& call, const Claim& claim, Signature& into) {
   into.recv_dtype = first.recv_dtype;
   if (!counts_are_shared(call.kind)) return;
   into.counts = static_cast<int32_t>(first.counts.size());
-  std::copy_n(first.counts.begin(), std::min(first.counts.size(), into.shown.size()),
-              into.shown.begin());
+  for (size_t i = 0; i < std::min(first.counts.size(), into.shown.size()); ++i) {
+    into.shown[i] = first.counts[i];
+  }
 }
 
-void sign(const Exchange& call, const Claim& claim, Signature& into) {
+void sign(const Exchange& call, const std::optional<Claim>& claim, Signature& into) {
   into.kind = CollectiveKind::exchange;
   into.pieces = into.counts = 0;
   into.elements = 0;

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "src/comm/transport.h"
@@ -32,8 +33,8 @@ struct Signature {
 static_assert(sizeof(Signature) % sizeof(uint64_t) == 0);
 
 /// Fills `into`; fields that this kind of call does not use keep their values.
-void sign(const Collective& call, const Claim& claim, Signature& into);
-void sign(const Exchange& call, const Claim& claim, Signature& into);
+void sign(const Collective& call, const std::optional<Claim>& claim, Signature& into);
+void sign(const Exchange& call, const std::optional<Claim>& claim, Signature& into);
 inline const Signature& signature_of(const Signature& call) { return call; }
 Signature signature_of(const Collective& call);
 

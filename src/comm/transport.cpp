@@ -32,11 +32,12 @@ std::shared_ptr<Transport> Transport::split(int color, int key, std::string name
 }
 
 void Transport::claim(uint64_t hash, std::string_view words) {
-  if (claim_.hash == 0) {
-    std::copy_n(words.begin(), std::min(words.size(), claim_.words.size() - 1),
-                claim_.words.begin());
+  if (!claim_) {
+    claim_.emplace();
+    std::copy_n(words.begin(), std::min(words.size(), claim_->words.size() - 1),
+                claim_->words.begin());
   }
-  claim_.hash = (claim_.hash ^ hash) * 0x9e3779b97f4a7c15u | 1;
+  claim_->hash = (claim_->hash ^ hash) * 0x9e3779b97f4a7c15u | 1;
 }
 
 void Transport::exchange(const Exchange&, ExchangeReader&) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -125,7 +126,7 @@ struct Exchange {
 /// Values that a rank says are equal on all ranks. They are compared with the next collective: a
 /// claim itself sends nothing.
 struct Claim {
-  /// 0 when nothing was claimed.
+  /// 0 in a Signature without a claim.
   uint64_t hash = 0;
   /// The first values claimed: "distribute(f32, [4, 8])".
   std::array<char, 56> words{};
@@ -152,7 +153,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
-  virtual Claim take_claim() { return std::exchange(claim_, {}); }
+  virtual std::optional<Claim> take_claim() {
+    return claim_ ? std::exchange(claim_, std::nullopt) : std::nullopt;
+  }
   /// Returns true when ranks read each other's memory on devices of that kind: `exchange` is
   /// supported, and plans use it.
   virtual bool in_memory(DeviceKind kind = DeviceKind::cpu) const = 0;
@@ -185,7 +188,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   int size_;
   const std::shared_ptr<const Members> members_;
   CommunicatorTraffic traffic_;
-  Claim claim_;
+  std::optional<Claim> claim_;
 
  private:
   /// The number of times that this rank made each subgroup.

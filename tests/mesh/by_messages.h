@@ -18,7 +18,7 @@ class ByMessages final : public Transport {
 
   const CommunicatorTraffic& traffic() const override { return inner_->traffic(); }
   void claim(uint64_t hash, std::string_view words) override { inner_->claim(hash, words); }
-  Claim take_claim() override { return inner_->take_claim(); }
+  std::optional<Claim> take_claim() override { return inner_->take_claim(); }
   bool in_memory(DeviceKind) const override { return false; }
   Work start(const Collective& call) override { return inner_->start(call); }
   void run(const Collective& call) override { inner_->run(call); }

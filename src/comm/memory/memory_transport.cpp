@@ -124,7 +124,7 @@ class ExchangeWork : public PendingWork {
         slot_(group().slot(rank(), sequence())),
         publication_(group(), rank(), sequence()),
         order_(group(), rank(), sequence(), device_of(group(), parts_of(call))) {
-    const Claim claim = transport_.take_claim();
+    const std::optional<Claim> claim = transport_.take_claim();
     if (world().is_aborted()) refuse(call, claim);
     sign(call, claim, slot_.signature);
     post(publication_.publish(call));
@@ -173,7 +173,8 @@ class ExchangeWork : public PendingWork {
 
   /// Throws the failure. The slot keeps the earlier call, whose signature other ranks may be
   /// reading.
-  template <class Call> [[noreturn]] void refuse(const Call& call, const Claim& claim) {
+  template <class Call>
+  [[noreturn]] void refuse(const Call& call, const std::optional<Claim>& claim) {
     Signature own;
     sign(call, claim, own);
     record(own, transport_.counters());

@@ -140,7 +140,7 @@ class NcclTransport final : public Transport {
   void claim(uint64_t hash, std::string_view words) override {
     host_transport_->claim(hash, words);
   }
-  Claim take_claim() override { return host_transport_->take_claim(); }
+  std::optional<Claim> take_claim() override { return host_transport_->take_claim(); }
   bool in_memory(DeviceKind kind) const override {
     return kind != DeviceKind::cuda && host_transport_->in_memory(kind);
   }
@@ -280,7 +280,7 @@ class NcclTransport final : public Transport {
   NcclCallName named(const Collective& call, uint64_t number) const {
     NcclCallName named{name(), number};
     const bool is_sent = is_message(call.kind);
-    sign(call, is_sent ? Claim() : host_transport_->take_claim(), named.signature);
+    sign(call, is_sent ? std::nullopt : host_transport_->take_claim(), named.signature);
     // Both ends of a message have the same signature.
     if (is_sent) {
       named.signature.hash = static_cast<uint64_t>(call.pieces[0].dtype) ^
