@@ -142,7 +142,7 @@ static const Op fmod_op = floating_elementwise<Rest, 2>({
 });
 
 static Tensor call_on_three(const Op& op, const Tensor& a, const Tensor& b, const Tensor& c,
-                            const Attributes& attributes = {}) {
+                            const Attributes& attributes = kNoAttributes) {
   check_tensor(op.spec().name.c_str(), a, b, c);
   const DType dtype = promote(promote(a.dtype(), b.dtype()), c.dtype());
   const DType both = is_floating(dtype) ? dtype : DType::f32;

@@ -52,7 +52,7 @@ inline Tensor call_promoted(const Op& op, const Tensor& a, const Tensor& b) {
 
 /// The same for functions that are not defined on integers, which become f32.
 inline Tensor call_promoted_floating(const Op& op, const Tensor& a, const Tensor& b,
-                                     const Attributes& attributes = {}) {
+                                     const Attributes& attributes = kNoAttributes) {
   if (!a || !b) fail(op.spec().name, ": no tensor is given, expected one");
   const DType both = promote(a.dtype(), b.dtype()), dtype = is_floating(both) ? both : DType::f32;
   return op({as_dtype(a, dtype), as_dtype(b, dtype)}, attributes);

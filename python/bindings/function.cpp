@@ -35,10 +35,17 @@ struct Word {
   py::str given, own;
 };
 
+/// What pybind11 gives the interpreter to call for a function, as METH_FASTCALL | METH_KEYWORDS.
+using Entry = PyObject* (*)(PyObject* self, PyObject* const* values, size_t count, PyObject* names);
+
 /// The object that Python calls: a function bound by pybind11, with a name and a text.
 struct Function {
   PyObject_HEAD;
   vectorcallfunc call;
+  /// Called with `entry_self`, without the interpreter's own steps for each call of `bound`. Null
+  /// where pybind11 gives another kind.
+  Entry entry;
+  PyObject* entry_self;
   PyObject *bound, *name, *qualified_name, *module, *text;
   std::vector<Word>* words;
   /// The first argument has no value yet.
@@ -143,7 +150,8 @@ PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, P
     const size_t given =
         static_cast<size_t>(PyVectorcall_NARGS(count)) + (names ? py::len(names) : 0);
     for (size_t i = function.is_constructor; i < given; ++i) check_values(values[i]);
-    result = PyObject_Vectorcall(function.bound, values, count, names);
+    result = function.entry ? function.entry(function.entry_self, values, count, names)
+                            : PyObject_Vectorcall(function.bound, values, count, names);
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
       word_refusal(function, values, given,
                    names ? py::reinterpret_borrow<py::tuple>(names) : py::tuple());
@@ -242,6 +250,11 @@ py::object function_of(PyTypeObject& type, py::handle bound, const std::string& 
   }
   function.call = call_function;
   function.bound = bound.inc_ref().ptr();
+  if (PyCFunction_GET_FLAGS(bound.ptr()) == (METH_FASTCALL | METH_KEYWORDS)) {
+    function.entry = reinterpret_cast<Entry>(
+        reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(bound.ptr())));
+    function.entry_self = PyCFunction_GET_SELF(bound.ptr());
+  }
   function.name = py::str(name).release().ptr();
   function.qualified_name = py::str(own).release().ptr();
   function.module = text_attribute(bound, "__module__").release().ptr();

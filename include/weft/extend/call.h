@@ -27,6 +27,8 @@ struct Attributes {
   std::array<double, 6> values{};
   std::array<uint64_t, 2> random{};
 };
+/// Those of a call without any, which are not made for each call.
+inline const Attributes kNoAttributes;
 
 /// Converts to the type of any field, to count the fields of a struct.
 struct AnyField {
@@ -162,16 +164,17 @@ class WEFT_API Grad {
   void give(int i, const Tensor& gradient) const;
   /// Calls `op` and passes on its first result as the gradient of operand i. The op writes it
   /// directly into the memory of the leaf's gradient where possible.
-  void give(int i, const Op& op, PassedTensors operands, const Attributes& attributes = {}) const {
+  void give(int i, const Op& op, PassedTensors operands,
+            const Attributes& attributes = kNoAttributes) const {
     if (wants(i)) give_all(std::span(&i, 1), op, tensors_of(operands), attributes);
   }
 
   /// Calls `op` and passes on its result r as the gradient of operand `of[r]`, each written
   /// directly into the memory of the leaf's gradient where possible.
   void give_all(std::span<const int> of, const Op& op, std::span<const Tensor> operands,
-                const Attributes& attributes = {}) const;
+                const Attributes& attributes = kNoAttributes) const;
   void give_all(std::initializer_list<int> of, const Op& op, PassedTensors operands,
-                const Attributes& attributes = {}) const {
+                const Attributes& attributes = kNoAttributes) const {
     give_all(std::span(of.begin(), of.size()), op, tensors_of(operands), attributes);
   }
 

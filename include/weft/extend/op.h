@@ -155,19 +155,21 @@ class WEFT_API Op {
   explicit Op(std::shared_ptr<const OpBody> body) : body_(std::move(body)) {}
 
   /// Returns the results. std::invalid_argument when the operands do not fit the rule.
-  Tensors call(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
-  Tensors call(PassedTensors operands, const Attributes& attributes = {}) const {
+  Tensors call(std::span<const Tensor> operands,
+               const Attributes& attributes = kNoAttributes) const;
+  Tensors call(PassedTensors operands, const Attributes& attributes = kNoAttributes) const {
     return call(tensors_of(operands), attributes);
   }
   /// Returns the only result of an op that has one.
-  Tensor operator()(std::span<const Tensor> operands, const Attributes& attributes = {}) const;
-  Tensor operator()(PassedTensors operands, const Attributes& attributes = {}) const {
+  Tensor operator()(std::span<const Tensor> operands,
+                    const Attributes& attributes = kNoAttributes) const;
+  Tensor operator()(PassedTensors operands, const Attributes& attributes = kNoAttributes) const {
     return (*this)(tensors_of(operands), attributes);
   }
   /// Writes result 0 into `destination`, or adds it when `accumulate`; redistributes it first when
   /// its layout differs.
   void into(const Tensor& destination, bool accumulate, std::span<const Tensor> operands,
-            const Attributes& attributes = {}) const;
+            const Attributes& attributes = kNoAttributes) const;
 
   const OpSpec& spec() const;
   const OpBody& body() const { return *body_; }
