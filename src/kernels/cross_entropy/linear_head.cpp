@@ -10,29 +10,31 @@
 namespace weft {
 namespace {
 
-/// z of a product of x and weight, and dz / dproduct at z.
-template <class C> struct HeadLogit {
+/// z of a product of x and weight, and dz / dproduct at z. Loops over classes are compiled for
+/// heads with a softcap and for those without, because they would compute tanh for both.
+template <class C, bool kIsCapped> struct HeadLogit {
   C multiplier, cap;
 
   explicit WEFT_FN HeadLogit(const HeadNumbers& numbers)
       : multiplier(static_cast<C>(numbers.multiplier)), cap(static_cast<C>(numbers.softcap)) {}
   WEFT_FN C operator()(C product, C bias) const {
     const C z = multiplier * product + bias;
-    return cap > C(0) ? cap * tanh(z / cap) : z;
+    if constexpr (kIsCapped) return cap * tanh(z / cap);
+    return z;
   }
   WEFT_FN C slope(C z) const {
-    return cap > C(0) ? multiplier * (1 - z / cap * (z / cap)) : multiplier;
+    return kIsCapped ? multiplier * (1 - z / cap * (z / cap)) : multiplier;
   }
 };
 
-template <class C> struct ExpOfLogit {
-  HeadLogit<C> logit;
+template <class C, class Logit> struct ExpOfLogit {
+  Logit logit;
   C max;
   WEFT_FN C operator()(C product, C bias) const { return exp(logit(product, bias) - max); }
 };
 
-template <class C> struct WeightedLogit {
-  HeadLogit<C> logit;
+template <class C, class Logit> struct WeightedLogit {
+  Logit logit;
   WEFT_FN C operator()(C product, C bias, C weight) const { return weight * logit(product, bias); }
 };
 
@@ -44,7 +46,12 @@ struct AddTile {
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
     using C = typename Walk::C;
-    const HeadLogit<C> logit(numbers);
+    numbers.softcap > 0 ? add(walk, HeadLogit<C, true>(numbers))
+                        : add(walk, HeadLogit<C, false>(numbers));
+  }
+
+  template <class Walk, class Logit> WEFT_FN void add(const Walk& walk, const Logit& logit) const {
+    using C = typename Walk::C;
     auto read = walk.held_reader(products, 0);
     auto biases = walk.vector(bias, C(0));
     auto factors = walk.vector(weights, C(1));
@@ -59,10 +66,11 @@ struct AddTile {
       auto in = read(r);
       const C most = walk.template reduce<GreatestOf>(logit, in, biases);
       const C max = finite_or_zero(most > before ? most : before);
-      const C sum = walk.template reduce<SumOf>(ExpOfLogit<C>{logit, max}, in, biases);
+      const C sum = walk.template reduce<SumOf>(ExpOfLogit<C, Logit>{logit, max}, in, biases);
       walk.set(lse, r, max + log(sum + exp(before - max)));
       if (numbers.smoothing == 0) continue;
-      const C all = walk.template reduce<SumOf>(WeightedLogit<C>{logit}, in, biases, factors);
+      const C all =
+          walk.template reduce<SumOf>(WeightedLogit<C, Logit>{logit}, in, biases, factors);
       walk.set(weighted, r, weighted_before + all);
     }
   }
@@ -109,8 +117,8 @@ struct HeadLoss {
 };
 
 /// The gradient of a product, except the target's term.
-template <class C> struct ProductGradient {
-  HeadLogit<C> logit;
+template <class C, class Logit> struct ProductGradient {
+  Logit logit;
   C lse, factor, spread;
   WEFT_FN C operator()(C product, C bias, C weight) const {
     const C z = logit(product, bias);
@@ -124,6 +132,12 @@ struct TileGradient {
   HeadTargets targets;
 
   template <class Walk> WEFT_FN void operator()(const Walk& walk) const {
+    using C = typename Walk::C;
+    targets.numbers.softcap > 0 ? set(walk, HeadLogit<C, true>(targets.numbers))
+                                : set(walk, HeadLogit<C, false>(targets.numbers));
+  }
+
+  template <class Walk, class Logit> WEFT_FN void set(const Walk& walk, const Logit& logit) const {
     using C = typename Walk::C;
     auto read = walk.reader(products);
     auto&& out = walk.writer(products);
@@ -140,8 +154,8 @@ struct TileGradient {
       const C dloss_of_row = value_of<C>(dloss, r);
       const C factor =
           targets.template weight<C>(r) + all + 2 * static_cast<C>(targets.numbers.z_loss) * of_row;
-      walk.map(ProductGradient<C>{HeadLogit<C>(targets.numbers), of_row, dloss_of_row * factor,
-                                  dloss_of_row * targets.template spread<C>()},
+      walk.map(ProductGradient<C, Logit>{logit, of_row, dloss_of_row * factor,
+                                         dloss_of_row * targets.template spread<C>()},
                out, r, in, biases, factors);
     }
   }
@@ -158,7 +172,9 @@ struct TargetGradient {
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       const int64_t id = value_of<int64_t>(targets.ids, r), j = id - first;
       if (id == targets.numbers.ignored || j < 0 || j >= size) continue;
-      const C slope = HeadLogit<C>(targets.numbers).slope(value_of<C>(picked, r));
+      const C z = value_of<C>(picked, r);
+      const C slope = targets.numbers.softcap > 0 ? HeadLogit<C, true>(targets.numbers).slope(z)
+                                                  : HeadLogit<C, false>(targets.numbers).slope(z);
       const C term = value_of<C>(dloss, r) * targets.template weight<C>(r) * slope;
       const int64_t at = r * size + j;  // a tile is dense
       walk.set(gradients, at, value_of<C>(gradients, at) - term);
