@@ -2,6 +2,7 @@
 #include "src/comm/transport.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/comm/collective_parts.h"
 #include "src/comm/world.h"
@@ -38,6 +39,11 @@ void Transport::claim(uint64_t hash, std::string_view words) {
                 claim_->words.begin());
   }
   claim_->hash = (claim_->hash ^ hash) * 0x9e3779b97f4a7c15u | 1;
+}
+
+std::optional<Claim> Transport::take_claim() {
+  if (!claim_) return {};
+  return std::exchange(claim_, std::nullopt);
 }
 
 void Transport::exchange(const Exchange&, ExchangeReader&) {

@@ -153,9 +153,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
 
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
-  virtual std::optional<Claim> take_claim() {
-    return claim_ ? std::exchange(claim_, std::nullopt) : std::nullopt;
-  }
+  virtual std::optional<Claim> take_claim();
   /// Returns true when ranks read each other's memory on devices of that kind: `exchange` is
   /// supported, and plans use it.
   virtual bool in_memory(DeviceKind kind = DeviceKind::cpu) const = 0;
