@@ -35,15 +35,15 @@ struct Word {
   py::str given, own;
 };
 
-/// What pybind11 gives the interpreter to call for a function, as METH_FASTCALL | METH_KEYWORDS.
+/// The C function of a PyCFunction with the flags METH_FASTCALL | METH_KEYWORDS.
 using Entry = PyObject* (*)(PyObject* self, PyObject* const* values, size_t count, PyObject* names);
 
 /// The object that Python calls: a function bound by pybind11, with a name and a text.
 struct Function {
   PyObject_HEAD;
   vectorcallfunc call;
-  /// Called with `entry_self`, without the interpreter's own steps for each call of `bound`. Null
-  /// where pybind11 gives another kind.
+  /// The C function of `bound`, called with `entry_self`: faster than a call of `bound` through the
+  /// interpreter. Null when `bound` has other flags.
   Entry entry;
   PyObject* entry_self;
   PyObject *bound, *name, *qualified_name, *module, *text;
