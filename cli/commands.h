@@ -38,7 +38,7 @@ template <class... Parts> void print(const Parts&... parts) {
 inline std::string readable(double amount, const char* unit) {
   static constexpr const char* kPrefixes[] = {"", "k", "M", "G", "T", "P", "E", "Z"};
   size_t prefix = 0;
-  for (; amount >= 1000 && prefix + 1 < std::size(kPrefixes); ++prefix) amount /= 1000;
+  for (; amount >= 999.95 && prefix + 1 < std::size(kPrefixes); ++prefix) amount /= 1000;
   const int digits = prefix == 0 ? 0 : amount < 10 ? 2 : 1;
   return formatted("%.*f %s%s", digits, amount, kPrefixes[prefix], unit);
 }

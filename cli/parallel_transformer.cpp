@@ -236,7 +236,8 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   Strategy strategy = Strategy::named(o.strategy);
   const auto data = std::ranges::count_if(axes, is_data_axis);
   if (strategy.rows.size() > 1 && static_cast<ptrdiff_t>(strategy.rows.size()) != data) {
-    fail("--mesh ", o.mesh, " has ", data, " axes that carry rows, expected ", strategy.rows.size(),
+    fail("--mesh ", o.mesh, " has ", data, data == 1 ? " axis that carries" : " axes that carry",
+         " rows, expected ", strategy.rows.size(),
          ", those of --strategy ", o.strategy,
          "; write for example replicate=2,shard=2, and add ep or tp");
   }

@@ -52,7 +52,8 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     if (report.verdict == Verdict::incomplete && report.ranks == 0) return {};
     fail_call("resume", directory, " is ", name_of(report.verdict), ": ", report.reason);
   }
-  std::string newest, not_finite;
+  // `not_finite` is loaded where nothing better is found.
+  std::string newest, not_finite, sentence_of_it;
   CheckpointReport report_of_it;
   int passed = 0;
   bool was_saved = false;
@@ -63,20 +64,29 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
   for (const std::string& path : list_checkpoints(directory)) {
     const auto depth = suspects.contains(path) ? Inspection::data : Inspection::headers;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = depth});
-    if (report.verdict == Verdict::complete && report.non_finite <= 0) return path;
-    if (report.verdict == Verdict::complete && not_finite.empty()) {
-      not_finite = path;
-      report_of_it = report;
+    const bool is_complete = report.verdict == Verdict::complete;
+    if (is_complete && report.non_finite <= 0) {
+      if (!not_finite.empty()) warn("passed over ", sentence_of_it);
+      return path;
     }
     const std::string sentence =
         concat(path, ", which is ", name_of(report.verdict), ": ",
                report.reason.empty() ? finite_in_words(report) : report.reason);
-    warn("passed over ", sentence);
+    if (is_complete && not_finite.empty()) {
+      not_finite = path;
+      sentence_of_it = sentence;
+      report_of_it = report;
+    } else {
+      warn("passed over ", sentence);
+    }
     if (passed++ == 0) newest = sentence;
     was_saved |= report.verdict != Verdict::incomplete ||
                  !generations.insert(path.substr(path.rfind('-') + 1)).second;
   }
-  if (start == Start::allowed || (start == Start::never_saved && !was_saved)) return {};
+  if (start == Start::allowed || (start == Start::never_saved && !was_saved)) {
+    if (!not_finite.empty()) warn("passed over ", sentence_of_it);
+    return {};
+  }
   if (!not_finite.empty()) {
     warn_if_not_finite(not_finite, report_of_it);
     return not_finite;

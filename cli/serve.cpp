@@ -112,8 +112,8 @@ static void print_speed(const Prompts& prompts, int64_t added, Seconds prefill, 
   for (const auto& ids : prompts.ids) read += ids.size();
   const size_t count = prompts.ids.size();
   const std::string of = count == 1 ? "" : concat(" of ", count, " prompts");
-  std::fprintf(stderr, "weft: %zu tokens%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
-               of.c_str(), prefill.count(), static_cast<long long>(added),
+  std::fprintf(stderr, "weft: %zu token%s%s read in %.3f s, %lld added at %.1f tokens/s\n", read,
+               read == 1 ? "" : "s", of.c_str(), prefill.count(), static_cast<long long>(added),
                static_cast<double>(added) / rest.count());
 }
 

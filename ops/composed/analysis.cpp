@@ -214,7 +214,8 @@ Histogram histogram(const Tensor& a, int64_t bins, const std::optional<std::vect
   }
   const Bounds at = bounds_of("histogram", a.detach(),
                               range ? Bounds{(*range)[0], (*range)[1]} : Bounds{0, 0}, 0.5);
-  const Tensor edges = linspace(at.low, at.high, bins + 1, true, options_next_to(a, a.dtype()));
+  const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::f64;
+  const Tensor edges = linspace(at.low, at.high, bins + 1, true, options_next_to(a, dtype));
   return histogram(a, edges, weight, density);
 }
 

@@ -95,7 +95,10 @@ Tensor one_hot(const Tensor& a, int64_t classes) {
   check_tensor("one_hot", a);
   if (is_floating(a.dtype())) fail("one_hot: dtype is ", a.dtype(), ", expected an integer");
   const bool is_empty = a.numel() == 0;
-  if (is_empty && classes < 1) fail("one_hot: classes is ", classes, ", expected at least 1");
+  if (classes < -1 || classes == 0 || (is_empty && classes < 0)) {
+    fail("one_hot: classes is ", classes, ", expected at least 1",
+         is_empty ? ", as there are no elements" : ", or -1 for the largest element + 1");
+  }
   const double least = is_empty ? 0 : min(a).full_tensor().item();
   const double most = is_empty ? 0 : max(a).full_tensor().item();
   const int64_t count = classes < 0 ? static_cast<int64_t>(most) + 1 : classes;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "ops/dims.h"
 #include "ops/promotion.h"
@@ -135,6 +136,8 @@ static Tensor without_self(const Tensor& a, int dim, const Tensor& index, const 
   return scatter_along_dim(a, dim, index, reduce == "amax" ? -infinity : infinity);
 }
 
+static constexpr std::string_view kReductions[] = {"sum", "mean", "prod", "amax", "amin"};
+
 Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
   check_tensor("scatter_reduce", a, src);
@@ -142,15 +145,15 @@ Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tenso
     return of_scalar(scatter_reduce, a, flatten(index), src, reduce, include_self);
   }
   const int at = check_scatter("scatter_reduce", a, dim, index, src.shape());
+  if (!std::ranges::count(kReductions, reduce)) {
+    fail("scatter_reduce: reduce is ", reduce, ", expected sum, prod, mean, amax or amin");
+  }
   if (index.numel() == 0) return clone(a);
   const Tensor values = cut_to(src, index.shape());
   const Tensor from = include_self ? a : without_self(a, at, index, values, reduce);
   if (reduce == "prod") return write_into_part(multiply_along_dim, from, values, index, at);
   if (reduce == "amax") return write_into_part(max_along_dim, from, values, index, at);
   if (reduce == "amin") return write_into_part(min_along_dim, from, values, index, at);
-  if (reduce != "sum" && reduce != "mean") {
-    fail("scatter_reduce: reduce is ", reduce, ", expected sum, prod, mean, amax or amin");
-  }
   const Tensor total = scatter_add(from, at, index, values);
   if (reduce == "sum") return total;
   const Tensor each = ones_like(cast(index, DType::i32));

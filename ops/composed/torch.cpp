@@ -24,7 +24,8 @@ static Tensor cast_to(const char* what, const Tensor& a, std::optional<DType> dt
 }
 
 Tensor sum(const Tensor& a, const std::vector<int>& dim, bool keepdim, std::optional<DType> dtype) {
-  return with_dim("sum", weft::sum, cast_to("sum", a, dtype), dim, keepdim);
+  // Sums of integers are i64 unless asked for otherwise.
+  return cast_to("sum", with_dim("sum", weft::sum, cast_to("sum", a, dtype), dim, keepdim), dtype);
 }
 Tensor mean(const Tensor& a, const std::vector<int>& dim, bool keepdim,
             std::optional<DType> dtype) {

@@ -304,6 +304,13 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
   const std::string poisoned = newest(saved), more = train("--mesh dp=2 --steps 3 --resume ");
   expect(0, more + saved, "passed over " + poisoned + ", which is COMPLETE: finite elements: all");
   expect(0, more + saved, "after step 1");
+  // Where it is the best that there is, it is loaded, and not passed over.
+  const std::string best = scratch_.path("best");
+  fs::create_directory(best);
+  fs::copy(poisoned, best + poisoned.substr(poisoned.rfind('/')), fs::copy_options::recursive);
+  const Outcome loads = run_weft(more + best);
+  EXPECT_NE(loads.text.find("warning: loading "), std::string::npos) << loads.text;
+  EXPECT_EQ(loads.text.find("passed over"), std::string::npos) << loads.text;
   expect(0, more + poisoned,
          "warning: loading " + poisoned + ", finite elements: all but 16, the first in tensor \"" +
              moment + "\"");

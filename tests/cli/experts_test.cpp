@@ -159,7 +159,7 @@ TEST_F(Experts, RefuseWhatDoesNotFit) {
   expect(2, train("mixtral", "--mesh ep=2,dp=2"), "expected it behind them");
   expect(2, train("mixtral", "--mesh EP=2"), "axis is EP, expected another name");
   expect(2, train("mixtral", "--mesh shard=2,ep=2 --strategy hsdp"),
-         "has 1 axes that carry rows, expected 2");
+         "has 1 axis that carries rows, expected 2");
   expect(2, train("mixtral", "--mesh dp=2,ep=2,tp=3"), "heads");
   expect(2, train("mixtral", "--mesh ep=2 --ranks 3"), "has 2 ranks, expected 3");
   expect(2, train("mixtral", "--expert-chunks 0"), "--expert-chunks");

@@ -66,7 +66,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
        {"--mesh 'dp=2, tp=2'", "axis is \" tp=2\""},
        {"--mesh dp=2,TP=2", "tp is tensor parallelism"},
        {"--mesh tp=2,tp=2", "--mesh \"tp=2,tp=2\": two axes are called \"tp\", expected"},
-       {"--strategy hsdp --mesh dp=2", "--mesh dp=2 has 1 axes that carry rows, expected 2"},
+       {"--strategy hsdp --mesh dp=2", "--mesh dp=2 has 1 axis that carries rows, expected 2"},
        {"--strategy zero9", "zero9"},
        {"--mesh dp=2,tp=3", "heads"},
        {"--accumulate 2", "--batch is 3, expected a multiple of --accumulate, 2"},

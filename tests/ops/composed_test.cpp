@@ -42,6 +42,8 @@ TEST(Composed, TorchsMeaningIsInItsNamespace) {
   EXPECT_EQ(torch::cat({vector({}), a}).shape(), a.shape());
   EXPECT_EQ(torch::argmax(a).item(), 4);
   EXPECT_EQ(torch::sum(full({}, 2), {0}).item(), 2);
+  EXPECT_EQ(torch::sum(vector({1, 2}, i32)).dtype(), i64);
+  EXPECT_EQ(torch::sum(vector({1, 2}, i32), {}, false, i32).dtype(), i32);
 }
 
 TEST(Composed, PadsCutAtMostAllElements) {
@@ -82,6 +84,10 @@ TEST(Composed, ElementsCombineAtIndices) {
 TEST(Composed, CountsAndOrders) {
   EXPECT_EQ(values_of(histc(vector({0, 1, 1, 4}), 4)), (Values{1, 2, 0, 1}));
   EXPECT_EQ(values_of(bincount(indices({1, 3, 1}))), (Values{0, 2, 0, 1}));
+  const Histogram counted = histogram(indices({0, 1, 1, 4, 2}), 3);
+  EXPECT_EQ(values_of(counted.hist), (Values{3, 1, 1}));
+  EXPECT_EQ(counted.bin_edges.dtype(), f64);
+  EXPECT_DOUBLE_EQ(select(counted.bin_edges, 0, 1).item(), 4.0 / 3);
   EXPECT_EQ(mode(vector({2, 1, 1, 2})).values.item(), 1);
   EXPECT_EQ(mode(vector({2, 1, 1, 2})).indices.item(), 2);
   EXPECT_EQ(values_of(unique_consecutive(vector({1, 1, 2, 1})).counts), (Values{2, 1, 1}));

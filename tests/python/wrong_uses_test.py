@@ -79,6 +79,10 @@ VALUE_ERRORS = {
     "weft.einsum('ij,jk', X)": 'einsum: number of operands is 1, expected 2, those of "ij,jk"',
     "weft.einsum('ijk->i', X)": "einsum: operand 0 is [2, 3], expected 3 dims, the labels of",
     "weft.one_hot(weft.asarray([-1, 2]))": "one_hot: elements are -1 to 2, expected 0 to 2",
+    "weft.one_hot(weft.asarray([1, 2]), -2)":
+        "one_hot: classes is -2, expected at least 1, or -1 for the largest element + 1",
+    "weft.torch.scatter_reduce(X, 0, weft.zeros(0, 3, dtype=weft.int64), X, 'max')":
+        "scatter_reduce: reduce is max, expected sum, prod, mean, amax or amin",
     "weft.index_add(X, 1, weft.asarray([0, 9]), weft.ones(2, 2))":
         "add_slices: index is 9, expected one of the 3 elements of dim 1",
     "leaf(2).add_(1)": "add_: the tensor [2] is a leaf that requires a gradient, or a",

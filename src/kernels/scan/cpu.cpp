@@ -87,11 +87,9 @@ static void scan_as(const Rows& from, const Rows& to, const Rows& starts, bool r
 
 void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, int dim,
                    bool reverse, const MemoryBlock* start) {
-  constexpr const char* kNames[] = {"cumulative_sum", "cumulative_product", "cumulative_logsumexp"};
-  const char* what = kNames[static_cast<size_t>(kind)];
   const Rows from(in, dim), to(out, dim);
-  check_rows(what, from, to);
-  const Rows starts = start ? Rows::values(what, *start, from) : Rows();
+  check_rows(name_of(kind), from, to);
+  const Rows starts = start ? Rows::values(name_of(kind), *start, from) : Rows();
   visit_running(kind, in.dtype, [&]<class R, class C>(Type<R>, Type<C>) {
     scan_as<R, C>(from, to, starts, reverse);
   });

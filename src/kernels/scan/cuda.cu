@@ -165,7 +165,8 @@ static void run_scan(const Scan& scan, const Rows& rows, bool reverse, const Str
 void running_total(Running kind, const MemoryBlock& out, const MemoryBlock& in, int dim,
                    bool reverse, const MemoryBlock* start) {
   const Rows from(in, dim), to(out, dim);
-  const Rows first = start ? Rows::values("scan", *start, from) : Rows();
+  check_rows(name_of(kind), from, to);
+  const Rows first = start ? Rows::values(name_of(kind), *start, from) : Rows();
   const Stream stream = current_stream(out.device);
   visit_running(kind, in.dtype, [&]<class R, class C>(Type<R>, Type<C>) {
     run_scan(RunningTotal<R, C>{from, to, first}, from, reverse, stream);

@@ -18,6 +18,12 @@ WEFT_KERNEL(void, running_total,
              bool reverse = false, const MemoryBlock* start = nullptr),
             (kind, out, in, dim, reverse, start))
 
+/// The name of the op, for errors.
+constexpr const char* name_of(Running kind) {
+  constexpr const char* kNames[] = {"cumulative_sum", "cumulative_product", "cumulative_logsumexp"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
 /// Calls f(Type<R>{}, Type<C>{}) with the functor and the compute type of a running total.
 template <class F> void visit_running(Running kind, DType dtype, const F& f) {
   const auto of_numbers = [&](auto functor) {
