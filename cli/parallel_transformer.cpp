@@ -237,8 +237,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   const auto data = std::ranges::count_if(axes, is_data_axis);
   if (strategy.rows.size() > 1 && static_cast<ptrdiff_t>(strategy.rows.size()) != data) {
     fail("--mesh ", o.mesh, " has ", data, data == 1 ? " axis that carries" : " axes that carry",
-         " rows, expected ", strategy.rows.size(),
-         ", those of --strategy ", o.strategy,
+         " rows, expected ", strategy.rows.size(), ", those of --strategy ", o.strategy,
          "; write for example replicate=2,shard=2, and add ep or tp");
   }
   const bool has_tensor_axis = std::ranges::count(axes, kTensorAxis, &MeshAxis::name) > 0;

@@ -10,6 +10,7 @@ namespace {
 
 /// y = xhat * weight + bias, or without bias.
 struct NormalizeRows {
+  static constexpr bool kReadsBf16 = true;
   NormStatistics norm;
   Rows x, y, weight, bias;
 
@@ -75,13 +76,13 @@ namespace host {
 static constexpr int64_t kNormBlocks = 64, kNormBlockRows = 16;
 
 /// The rows of `walk`: computes dx and adds to the sums `dweight` and, if not null, `dbias`.
-template <class C>
-static void backward_rows(const NormBackwardRows& rows, const HostWalk<C>& walk,
+template <class Walk, class C = typename Walk::C>
+static void backward_rows(const NormBackwardRows& rows, const Walk& walk,
                           const std::vector<C>& weight, C* dweight, C* dbias) {
   auto read_x = walk.reader(rows.x), read_dy = walk.reader(rows.dy);
   auto out = walk.writer(rows.dx);
   for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-    const C *x = read_x(r), *dy = read_dy(r);
+    auto x = read_x(r), dy = read_dy(r);
     const NormGradient<C> f = rows.gradient(walk, x, dy, weight, r);
     // Runs before dx is written, because dx may share memory with dy.
     map_row<C>(walk.size(), WeightGradient<C>{f.mean, f.rstd}, dweight, dweight, dy, x);
@@ -101,25 +102,27 @@ static void store_sums(const MemoryBlock& out, std::vector<C>& sums, int64_t n, 
   accumulates ? accumulate(out, total) : host::copy(out, total);
 }
 
-void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock& dweight,
+void norm_backward(const NormBackwardRows& rows, const MemoryBlock&, const MemoryBlock& dweight,
                    const MemoryBlock* dbias, bool accumulate) {
   const int64_t n = rows.x.size(), count = rows.x.count();
   const int64_t block = std::max(kNormBlockRows, (count + kNormBlocks - 1) / kNormBlocks);
   const int64_t blocks = std::max<int64_t>(1, (count + block - 1) / block);
-  visit_compute_floating("norm_backward", x.dtype, [&]<class C>(Type<C>) {
-    const std::vector<C> weight = HostWalk<C>(0, count, n).vector(rows.weight, C(1));
+  const auto compute = [&]<class Walk>(Type<Walk>) {
+    using C = typename Walk::C;
+    const std::vector<C> weight = Walk(0, count, n).vector(rows.weight, C(1));
     std::vector<C> for_weight(static_cast<size_t>(blocks * n));
     std::vector<C> for_bias(static_cast<size_t>(dbias ? blocks * n : 0));
     parallel_for(blocks, grain_of(block * n), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const HostWalk<C> walk(i * block, std::min(count, (i + 1) * block), n);
+        const Walk walk(i * block, std::min(count, (i + 1) * block), n);
         backward_rows(rows, walk, weight, for_weight.data() + i * n,
                       dbias ? for_bias.data() + i * n : nullptr);
       }
     });
     store_sums(dweight, for_weight, n, accumulate);
     if (dbias) store_sums(*dbias, for_bias, n, accumulate);
-  });
+  };
+  visit_host_walk<true>("norm_backward", {&rows.x, &rows.dy, &rows.dx}, compute);
 }
 
 }  // namespace host

@@ -99,6 +99,19 @@ template <class T, class Stored = T> class HostWalk {
   int64_t begin_, end_, size_;
 };
 
+/// Calls f(Type<Walk>{}) with the HostWalk for `rows`: in place where `kReadsBf16` and all are bf16
+/// with unit stride.
+template <bool kReadsBf16, class F>
+void visit_host_walk(const char* what, std::initializer_list<const Rows*> all, const F& f) {
+  if constexpr (kReadsBf16) {
+    const bool in_place = std::ranges::all_of(
+        all, [](const Rows* rows) { return rows->dtype() == DType::bf16 && rows->stride() == 1; });
+    if (in_place) return f(Type<HostWalk<float, bfloat16>>());
+  }
+  visit_compute_floating(what, (*all.begin())->dtype(),
+                         [&]<class C>(Type<C>) { f(Type<HostWalk<C>>()); });
+}
+
 /// Runs a kernel over rows on `device`. std::invalid_argument "what: ..." for integers, and when
 /// the operands' rows differ in number or size.
 template <class Kernel>
@@ -116,18 +129,10 @@ void run_rows(const char* what, [[maybe_unused]] Device device, const Kernel& ke
 #else
   check_runs_on_cpu(what, device);
 #endif
-  const auto walk_as = [&]<class Walk>(std::type_identity<Walk>) {
+  constexpr bool kReadsBf16 = requires { Kernel::kReadsBf16; };
+  visit_host_walk<kReadsBf16>(what, operands.rows, [&]<class Walk>(Type<Walk>) {
     parallel_for(first.count(), grain_of(first.size()),
                  [&](int64_t begin, int64_t end) { kernel(Walk(begin, end, first.size())); });
-  };
-  if constexpr (requires { Kernel::kReadsBf16; }) {
-    const bool in_place = std::ranges::all_of(operands.rows, [](const Rows* rows) {
-      return rows->dtype() == DType::bf16 && rows->stride() == 1;
-    });
-    if (in_place) return walk_as(std::type_identity<HostWalk<float, bfloat16>>());
-  }
-  visit_compute_floating(what, first.dtype(), [&](auto type) {
-    walk_as(std::type_identity<HostWalk<typename decltype(type)::type>>());
   });
 }
 
