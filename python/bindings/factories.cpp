@@ -163,6 +163,12 @@ Tensor on_given_device(const char* what, const Tensor& x, const std::optional<De
   fail(what, ": device is ", *device, ", expected ", x.device(), ", that of the tensor");
 }
 
+/// A tensor to make others like: x, or a new one as x on another device.
+static Tensor prototype(const char* what, const Tensor& x, const std::optional<Device>& device) {
+  if (!device || *device == x.device() || x.is_sharded()) return on_given_device(what, x, device);
+  return empty(x.shape(), {.dtype = x.dtype(), .device = *device});
+}
+
 /// Binds make(x, args), whose result is as x is unless a dtype is given.
 template <class... Args>
 static void bind_like(py::module_& m, const Signature& signature,
@@ -171,7 +177,7 @@ static void bind_like(py::module_& m, const Signature& signature,
       [make, name = std::string(signature.name())](
           const Tensor& x, Args... args, const std::optional<DType>& dtype,
           const std::optional<Device>& device, bool requires_grad) {
-        const Tensor made = make(on_given_device(name.c_str(), x, device), args...);
+        const Tensor made = make(prototype(name.c_str(), x, device), args...);
         return leaf_if(requires_grad, cast(made, dtype.value_or(made.dtype())));
       });
 }
@@ -193,7 +199,7 @@ static void bind_likes(py::module_& m) {
       "New memory with the shape, layout and dtype of x; zeros where x is sharded",
       [](const Tensor& x, const std::optional<DType>& dtype, const std::optional<Device>& device,
          bool requires_grad) {
-        const Tensor at = on_given_device("empty_like", x, device);
+        const Tensor at = prototype("empty_like", x, device);
         const DType of = dtype.value_or(at.dtype());
         return leaf_if(requires_grad,
                        at.is_sharded() ? cast(zeros_like(at), of)
