@@ -11,6 +11,7 @@
 #include <exception>
 #include <filesystem>
 #include <span>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/weights.h"
@@ -52,9 +53,10 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     if (report.verdict == Verdict::incomplete && report.ranks == 0) return {};
     fail_call("resume", directory, " is ", name_of(report.verdict), ": ", report.reason);
   }
-  // `not_finite` is loaded where nothing better is found.
-  std::string newest, not_finite, sentence_of_it;
+  // `not_finite` is loaded where none better is found: those from it on were not passed over then.
+  std::string newest, not_finite;
   CheckpointReport report_of_it;
+  std::vector<std::string> from_it;
   int passed = 0;
   bool was_saved = false;
   // A run saves again only after its save before: a second one of a run means that the first was
@@ -66,7 +68,7 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     const CheckpointReport report = inspect_checkpoint(path, {.depth = depth});
     const bool is_complete = report.verdict == Verdict::complete;
     if (is_complete && report.non_finite <= 0) {
-      if (!not_finite.empty()) warn("passed over ", sentence_of_it);
+      for (const std::string& sentence : from_it) warn("passed over ", sentence);
       return path;
     }
     const std::string sentence =
@@ -74,23 +76,18 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
                report.reason.empty() ? finite_in_words(report) : report.reason);
     if (is_complete && not_finite.empty()) {
       not_finite = path;
-      sentence_of_it = sentence;
       report_of_it = report;
-    } else {
-      warn("passed over ", sentence);
     }
+    not_finite.empty() ? warn("passed over ", sentence) : from_it.push_back(sentence);
     if (passed++ == 0) newest = sentence;
     was_saved |= report.verdict != Verdict::incomplete ||
                  !generations.insert(path.substr(path.rfind('-') + 1)).second;
-  }
-  if (start == Start::allowed || (start == Start::never_saved && !was_saved)) {
-    if (!not_finite.empty()) warn("passed over ", sentence_of_it);
-    return {};
   }
   if (!not_finite.empty()) {
     warn_if_not_finite(not_finite, report_of_it);
     return not_finite;
   }
+  if (start == Start::allowed || (start == Start::never_saved && !was_saved)) return {};
   fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
             " is complete; passed over ", newest,
             start == Start::refused ? "" : "; --allow-change start begins at step 1");

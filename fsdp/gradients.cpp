@@ -300,7 +300,7 @@ void Gradients::set_param_grad(const Grad& grad, size_t reductions) const {
   Tensor seen;
   if (reductions == reductions_.size()) {
     seen = sum_in(final_, grad, param.sharded_layout);
-  } else if (grad.in_buffer) {
+  } else if (grad.in_buffer && reductions == 0) {
     seen = unsharded_of(grad);
   } else if (scatters_twice()) {
     seen = sum_in(middle_, grad, summed_over(roles_.each_step, Partial()));

@@ -83,7 +83,7 @@ class Gradients {
   void show();
   /// Clears all gradients, and forgets sums of earlier micro-steps.
   void clear();
-  /// True if a parameter has a gradient.
+  /// Returns a parameter that has a gradient, or null.
   const FsdpParam* find_kept() const;
   /// Returns the memory for the next contribution to gradient `i`.
   GradientSink::Destination destination(size_t i);
@@ -130,7 +130,6 @@ class Gradients {
   size_t codes_bytes() const { return replica_sums_ ? replica_sums_->bytes() : 0; }
   // gradients.cpp: layout, memory, progress
   void add_messages(const Quantization& quantization);
-  void lay_out_messages();
   void cut_into_buckets();
   void allocate_sums();
   void expect(Grad& grad);
@@ -141,6 +140,7 @@ class Gradients {
   void set_param_grad(const Grad& grad, size_t reductions) const;
   void move_param_grads(const Ref<Storage>& from, const Ref<Storage>& to) const;
   // reductions.cpp: collectives
+  void lay_out_messages();
   bool counts_here(const Grad& grad) const;
   std::vector<SumRun> runs_of(int bucket) const;
   const Ref<Storage>& sums() const { return on_host_ ? buffer_ : final_; }
@@ -166,7 +166,7 @@ class Gradients {
   Roles roles_;
   int64_t bucket_bytes_;
   std::vector<Reduction> reductions_;
-  /// The ranks of the first scatter, in all its stages.
+  /// The ranks of the first reduction, in all its stages.
   AxisGroup first_;
   AxisGroup replicas_;
   std::vector<Grad> grads_;

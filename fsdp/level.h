@@ -13,8 +13,8 @@
 
 namespace weft::fsdp {
 
-/// How long a level keeps what it gathered: for one use in forward or backward, until the end of
-/// the backward, or until the parameters change.
+/// How long a level keeps what it gathered: for one use in forward or backward, until the group's
+/// last gradient is complete, or until the parameters change.
 enum class Lifetime : uint8_t { use, step, update };
 
 /// The parameters of a param group gathered over one group of ranks, from the slices or from the

@@ -99,6 +99,7 @@ class ParamGroup {
   }
   const DeviceMesh& mesh() const { return roles_.mesh; }
   const FullyShardOptions& options() const { return options_; }
+  /// True if parameters of the group are trained.
   bool has_gradients() const { return !gradients_.is_empty(); }
   /// Backward may read frozen parameters after the last gradient of the group is complete.
   bool has_frozen() const { return frozen_ > 0; }

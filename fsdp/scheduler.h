@@ -63,12 +63,12 @@ class Executor {
   ~Executor() = default;
 };
 
-/// The state of a group's parameters: slices only, gathered over the lower one of two levels, being
-/// gathered, or usable. README.md draws the transitions.
+/// The state of a group's parameters: only slices can be used, gathered over the lower one of two
+/// levels, being gathered, or usable. README.md draws the transitions.
 enum class ShardedState : uint8_t { sharded, sharded_post_forward, unsharding, unsharded };
 
 /// The state of a group's gradient buffer: none is held, backward writes it, or it keeps sums of
-/// micro-steps until the sync.
+/// micro-steps, to which backward adds, until a reduction.
 enum class GradState : uint8_t { none, accumulating, kept_for_sync };
 
 /// Turns the events of a step into actions. The same code runs a step and predicts one.

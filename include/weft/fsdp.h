@@ -41,8 +41,9 @@ struct FullyShardOptions {
   std::function<std::shared_ptr<AllGatherExtension>(const NamedParameter&)> extension = {};
   /// Bytes of gradients that one all-reduce takes (`ddp`), while backward continues.
   int64_t bucket_bytes = int64_t{25} << 20;
-  /// Divisor of all gradients of the model, at the outputs of the outermost sharded module; no
-  /// effect on others. FsdpModule::set_gradient_divide_factor is for one module.
+  /// Divisor of all gradients of the model, at the outputs of the outermost sharded module: terms
+  /// of a loss that do not pass through them are not divided. No effect on other modules.
+  /// FsdpModule::set_gradient_divide_factor is for one module.
   double gradient_divide_factor = 1;
 };
 

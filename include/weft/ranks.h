@@ -14,7 +14,7 @@ namespace weft {
 
 /// How ranks are run.
 struct RunOptions {
-  /// Every wait for another rank ends with a CommError after this long.
+  /// Every wait for another rank ends with a CommError after this long; a call may wait twice.
   std::chrono::milliseconds deadline = std::chrono::minutes(10);
   /// Threads of each rank's kernels; 0 shares the machine's cores evenly, at least one each.
   int threads_per_rank = 0;

@@ -157,11 +157,10 @@ struct Bounds {
   double low, high;
 };
 
-/// The bounds given, or those of the elements where both are equal, with a `margin` around one
-/// value.
-static Bounds bounds_of(const char* what, const Tensor& a, Bounds given, double margin) {
-  if (given.low == given.high && a.numel() > 0) {
-    given = {min(a).full_tensor().item(), max(a).full_tensor().item()};
+/// The bounds given, or those of `elements`, if any, with a `margin` around one value.
+static Bounds bounds_of(const char* what, const Tensor& elements, Bounds given, double margin) {
+  if (elements && elements.numel() > 0) {
+    given = {min(elements).full_tensor().item(), max(elements).full_tensor().item()};
   }
   if (given.low == given.high) given = {given.low - margin, given.high + margin};
   if (std::isfinite(given.low) && std::isfinite(given.high) && given.low < given.high) {
@@ -174,7 +173,7 @@ Tensor histc(const Tensor& a, int64_t bins, double low, double high) {
   const Tensor x = flattened("histc", a).detach();
   check_bins("histc", bins);
   if (!is_floating(x.dtype())) fail("histc: dtype is ", x.dtype(), ", expected a floating one");
-  const Bounds at = bounds_of("histc", x, {low, high}, 1);
+  const Bounds at = bounds_of("histc", low == high ? x : Tensor(), {low, high}, 1);
   const Tensor counts = logical_and(greater_equal(x, at.low), less_equal(x, at.high));
   const Tensor place =
       div(mul(sub(masked_fill(x, logical_not(counts), at.low), at.low), static_cast<double>(bins)),
@@ -199,10 +198,13 @@ Histogram histogram(const Tensor& a, const Tensor& edges, const std::optional<Te
   const Tensor bin = where(equal(x, last), next_to(place, bins - 1), place);
   const Tensor counts = logical_and(greater_equal(bin, 0), less(bin, bins));
   const Tensor own = weight ? flattened("histogram", *weight) : ones_like(x);
+  // Counts of a small integer dtype would overflow.
+  const DType dtype = is_floating(own.dtype()) ? own.dtype() : DType::i64;
   const Tensor sums =
-      add_along_dim(mul(own, cast(counts, own.dtype())), clip(bin, 0, bins - 1), 0, bins);
+      add_along_dim(mul(cast(own, dtype), cast(counts, dtype)), clip(bin, 0, bins - 1), 0, bins);
   if (!density) return {sums, edges};
-  return {div(div(sums, sum(sums)), diff(edges)), edges};
+  const Tensor all = is_floating(dtype) ? sums : cast(sums, DType::f64);
+  return {div(div(all, sum(all)), diff(edges)), edges};
 }
 
 Histogram histogram(const Tensor& a, int64_t bins, const std::optional<std::vector<double>>& range,
@@ -212,8 +214,8 @@ Histogram histogram(const Tensor& a, int64_t bins, const std::optional<std::vect
   if (range && range->size() != 2) {
     fail("histogram: range has ", range->size(), " numbers, expected 2");
   }
-  const Bounds at = bounds_of("histogram", a.detach(),
-                              range ? Bounds{(*range)[0], (*range)[1]} : Bounds{0, 0}, 0.5);
+  const Bounds at = range ? bounds_of("histogram", Tensor(), Bounds{(*range)[0], (*range)[1]}, 0.5)
+                          : bounds_of("histogram", a.detach(), Bounds{0, 0}, 0.5);
   const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::f64;
   const Tensor edges = linspace(at.low, at.high, bins + 1, true, options_next_to(a, dtype));
   return histogram(a, edges, weight, density);

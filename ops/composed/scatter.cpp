@@ -10,14 +10,13 @@
 
 namespace weft {
 
-static Tensor with_dim(const Tensor& x) { return reshape(x, {1}); }
-static Operand with_dim(const Operand& x) { return x.is_number() ? x : with_dim(x.tensor); }
+static Operand flatten(const Operand& x) { return x.is_number() ? x : flatten(x.tensor); }
 
 /// write(a, 0, index, src, more...) for a tensor without dims, which gets one for the call.
 template <class Write, class Source, class... More>
 static Tensor of_scalar(const Write& write, const Tensor& a, const Tensor& index, const Source& src,
                         const More&... more) {
-  return reshape(write(with_dim(a), 0, index, with_dim(src), more...), {});
+  return reshape(write(flatten(a), 0, index, flatten(src), more...), {});
 }
 
 /// A vector of indices.
@@ -136,18 +135,20 @@ static Tensor without_self(const Tensor& a, int dim, const Tensor& index, const 
   return scatter_along_dim(a, dim, index, reduce == "amax" ? -infinity : infinity);
 }
 
-static constexpr std::string_view kReductions[] = {"sum", "mean", "prod", "amax", "amin"};
+static void check_reduction(const char* what, const std::string& reduce) {
+  constexpr std::string_view kReductions[] = {"sum", "mean", "prod", "amax", "amin"};
+  if (std::ranges::count(kReductions, reduce)) return;
+  fail(what, ": reduce is ", reduce, ", expected sum, prod, mean, amax or amin");
+}
 
 Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
                       const std::string& reduce, bool include_self) {
   check_tensor("scatter_reduce", a, src);
+  check_reduction("scatter_reduce", reduce);
   if (a.ndim() == 0) {
     return of_scalar(scatter_reduce, a, flatten(index), src, reduce, include_self);
   }
   const int at = check_scatter("scatter_reduce", a, dim, index, src.shape());
-  if (!std::ranges::count(kReductions, reduce)) {
-    fail("scatter_reduce: reduce is ", reduce, ", expected sum, prod, mean, amax or amin");
-  }
   if (index.numel() == 0) return clone(a);
   const Tensor values = cut_to(src, index.shape());
   const Tensor from = include_self ? a : without_self(a, at, index, values, reduce);
@@ -166,6 +167,7 @@ Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tenso
 Tensor index_reduce(const Tensor& a, int dim, const Tensor& index, const Tensor& src,
                     const std::string& reduce, bool include_self) {
   check_tensor("index_reduce", a);
+  check_reduction("index_reduce", reduce);
   if (a.ndim() == 0) return of_scalar(index_reduce, a, index, src, reduce, include_self);
   const int at = normalized_dim("index_reduce", dim, a.ndim());
   const Shape shape = ones_but(a.ndim(), at, vector_of("index_reduce", index).numel());

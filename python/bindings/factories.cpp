@@ -163,10 +163,10 @@ Tensor on_given_device(const char* what, const Tensor& x, const std::optional<De
   fail(what, ": device is ", *device, ", expected ", x.device(), ", that of the tensor");
 }
 
-/// A tensor to make others like: x, or a new one as x on another device.
+/// A tensor to make others like: x, or one element in x's shape on another device.
 static Tensor prototype(const char* what, const Tensor& x, const std::optional<Device>& device) {
   if (!device || *device == x.device() || x.is_sharded()) return on_given_device(what, x, device);
-  return empty(x.shape(), {.dtype = x.dtype(), .device = *device});
+  return expand(zeros({}, {.dtype = x.dtype(), .device = *device}), x.shape());
 }
 
 /// Binds make(x, args), whose result is as x is unless a dtype is given.

@@ -64,8 +64,8 @@ void World::abort(const WorldFailure& failure, const std::exception_ptr& cause) 
     wait_until(spins_, kLongestFailureWrite, [&] { return is_aborted(); });
     return state_->aborted.store(1, std::memory_order_seq_cst);
   }
-  state_->found_by = failure.found_by;
-  state_->rank = failure.rank;
+  state_->found_by = failure.found_by + 1;
+  state_->rank = failure.rank + 1;
   state_->was_late = failure.was_late;
   const size_t length = std::min(failure.text.size(), state_->text.size() - 1);
   std::copy_n(failure.text.begin(), length, state_->text.begin());
@@ -128,7 +128,9 @@ CommError World::echo(const std::string& title, std::string operation, uint64_t 
 }
 
 WorldFailure World::failure() const {
-  return {state_->found_by, state_->rank, state_->text.data(), state_->was_late != 0};
+  const char* text = state_->text.data();
+  if (text[0] == '\0') text = "a rank failed, and died before it wrote why";
+  return {state_->found_by - 1, state_->rank - 1, text, state_->was_late != 0};
 }
 
 std::chrono::milliseconds World::patience() const {
@@ -136,9 +138,11 @@ std::chrono::milliseconds World::patience() const {
   return state_->was_late != 0 ? least : std::max(least, deadline_);
 }
 
-void World::end(int rank) { rank_states_[rank].ended.store(run_, std::memory_order_release); }
+void World::end(int rank) {
+  rank_states_[rank].ended.store(run_.load(), std::memory_order_release);
+}
 
-void World::begin_run() { run_ = std::min<uint32_t>(run_ + 1, kEndedForGood); }
+void World::begin_run() { run_ = std::min<uint32_t>(run_.load() + 1, kEndedForGood); }
 
 void World::end_for_good(int rank) {
   rank_states_[rank].ended.store(kEndedForGood, std::memory_order_release);

@@ -39,10 +39,11 @@ struct WorldState {
   /// Set by the first rank that fails, which writes the failure and then sets `aborted`.
   std::atomic<uint32_t> failing{0};
   std::atomic<uint32_t> aborted{0};
+  /// The ranks of a WorldFailure, + 1.
   int32_t found_by = 0;
   int32_t rank = 0;
   int32_t was_late = 0;
-  /// Truncated when too long.
+  /// Truncated when too long; empty if the rank that writes it has died.
   std::array<char, 4000> text{};
 };
 
@@ -126,7 +127,8 @@ class World : NotCopied {
   /// failure.
   virtual void on_failure(const std::exception_ptr&) {}
   bool says_ended(int rank) const {
-    return rank_states_[rank].ended.load(std::memory_order_acquire) >= run_;
+    return rank_states_[rank].ended.load(std::memory_order_acquire) >=
+           run_.load(std::memory_order_relaxed);
   }
 
  private:
@@ -137,13 +139,14 @@ class World : NotCopied {
   const int sharing_;
   const bool is_crowded_;
   const int spins_;
-  uint32_t run_ = 1;
+  /// Helper threads read it too.
+  std::atomic<uint32_t> run_ = 1;
   const std::shared_ptr<WorldState> state_;
   const std::shared_ptr<RankState[]> rank_states_;
 };
 
-/// Ends this process at once with code 1, because one of its threads cannot be stopped, and prints
-/// why: nothing else of the library writes to a stream or ends a process.
+/// Ends this process at once with code 1 and prints why: a thread of it does not end, another rank
+/// still reads its memory, or MPI does not begin.
 [[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// The message of an exception; "out of memory" when there is none to copy it to.

@@ -30,6 +30,8 @@ SharedMemory::SharedMemory(int index, OwnedDescriptor descriptor, size_t bytes)
     data_ = static_cast<std::byte*>(got);
     // A child of this process is not a rank and must not write here.
     madvise(got, bytes, MADV_DONTFORK);
+    // A core dump would fill the holes of the region with memory, while its lock is still held.
+    madvise(got, bytes, MADV_DONTDUMP);
     return;
   }
   const int error = got == MAP_FAILED ? errno : EEXIST;

@@ -33,11 +33,10 @@ inline MemoryBlock transposed(const MemoryBlock& block) {
 
 }  // namespace weft
 
-/// Declares a function with one implementation per device: `host::name`, which cpu.cpp defines, and
-/// `cuda::name`, which cuda.cu defines. `name` calls `cuda::name` if a MemoryBlock among its
-/// arguments is on a GPU; blocks in structs do not count unless `is_on_gpu` is overloaded for the
-/// struct. For use in namespace weft. Most kernels choose the device here, in `run_rows` or in
-/// `run_row_values`.
+/// Declares a host function with one implementation per device, `host::name` and `cuda::name`.
+/// `name` calls `cuda::name` if a MemoryBlock or Device among its arguments is on a GPU; blocks in
+/// structs do not count unless `is_on_gpu` is overloaded for the struct. For use in namespace weft.
+/// Most kernels choose the device here, in `run_rows` or in `run_row_values`.
 #define WEFT_KERNEL(Result, name, parameters, arguments)                      \
   namespace host {                                                            \
   Result name parameters;                                                     \

@@ -164,11 +164,15 @@ class LaunchedJob {
   }
 
   void look_at_ranks() {
-    // Among exits found together, a killed rank is the cause; the others only noticed it.
+    // Among exits found together, a killed rank is the cause; the others only noticed it, and may
+    // have aborted because they did not catch that error.
+    const auto weight = [](const RankExit& how) {
+      return how.signal == 0 ? 0 : how.signal == SIGABRT ? 1 : 2;
+    };
     std::optional<std::pair<int, RankExit>> first;
     for (size_t r = 0; r < ranks_.size(); ++r) {
       RankExit how;
-      if (ranks_[r].look(how) && how.code != 0 && (!first || how.signal > first->second.signal)) {
+      if (ranks_[r].look(how) && how.code != 0 && (!first || weight(how) > weight(first->second))) {
         first = {static_cast<int>(r), how};
       }
     }

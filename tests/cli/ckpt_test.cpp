@@ -308,9 +308,11 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
   const std::string best = scratch_.path("best");
   fs::create_directory(best);
   fs::copy(poisoned, best + poisoned.substr(poisoned.rfind('/')), fs::copy_options::recursive);
-  const Outcome loads = run_weft(more + best);
-  EXPECT_NE(loads.text.find("warning: loading "), std::string::npos) << loads.text;
-  EXPECT_EQ(loads.text.find("passed over"), std::string::npos) << loads.text;
+  for (const char* flags : {"", " --allow-change start"}) {
+    const Outcome loads = run_weft(more + best + flags);
+    EXPECT_NE(loads.text.find("warning: loading "), std::string::npos) << loads.text;
+    EXPECT_EQ(loads.text.find("passed over"), std::string::npos) << loads.text;
+  }
   expect(0, more + poisoned,
          "warning: loading " + poisoned + ", finite elements: all but 16, the first in tensor \"" +
              moment + "\"");

@@ -43,6 +43,12 @@ std::vector<Setting> lasting_settings() {
        }},
       {"no all-reduce",
        [](Chain& chain, bool last) { FsdpModule(chain).set_requires_all_reduce(last); }},
+      {"no gradient sync, then no all-reduce",
+       [](Chain& chain, bool last) {
+         const bool is_first = !chain.parameters()[0]->grad();
+         FsdpModule(chain).set_requires_gradient_sync(!is_first);
+         FsdpModule(chain).set_requires_all_reduce(last);
+       }},
       {"keep storage",
        [](Chain& chain, bool) { FsdpModule(chain).set_keep_unsharded_storage(true); }},
       {"not the last backward",

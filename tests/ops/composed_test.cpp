@@ -75,6 +75,9 @@ TEST(Composed, ElementsCombineAtIndices) {
   EXPECT_EQ(values_of(scatter_reduce(a, 0, at, src, "prod")), (Values{20, 2, 18}));
   EXPECT_EQ(values_of(scatter_reduce(a, 0, at, src, "mean", false)), (Values{4.5, 2, 6}));
   EXPECT_EQ(values_of(index_reduce(a, 0, at, src, "amin")), (Values{1, 2, 3}));
+  const Tensor none = indices({}), single = full({}, 2);
+  EXPECT_EQ(scatter_reduce(single, 0, none, vector({}), "sum").item(), 2);
+  EXPECT_THROW(scatter_reduce(single, 0, none, vector({}), "max"), std::invalid_argument);
   EXPECT_EQ(values_of(masked_scatter(a, greater(a, 1), src)), (Values{1, 4, 5}));
   EXPECT_EQ(values_of(as_strided(a, {2, 2}, {1, 1})), (Values{1, 2, 2, 3}));
   const Tensor bags = embedding_bag(from_values(Values{1, 2, 3}, {3, 1}), at, indices({0, 1}));
@@ -87,6 +90,14 @@ TEST(Composed, CountsAndOrders) {
   const Histogram counted = histogram(indices({0, 1, 1, 4, 2}), 3);
   EXPECT_EQ(values_of(counted.hist), (Values{3, 1, 1}));
   EXPECT_EQ(counted.bin_edges.dtype(), f64);
+  EXPECT_EQ(histogram(vector(Values(300, 0), u8), 2).hist.to_vector<double>(), (Values{0, 300}));
+  const Tensor densities = histogram(indices({0, 1, 1, 4, 2}), 3, {}, {}, true).hist;
+  EXPECT_DOUBLE_EQ(select(densities, 0, 0).item(), 0.45);
+  const Histogram around = histogram(indices({0, 1, 2, 2}), 2, std::vector<double>{2, 2});
+  EXPECT_EQ(values_of(around.bin_edges), (Values{1.5, 2, 2.5}));
+  EXPECT_EQ(values_of(around.hist), (Values{0, 2}));
+  const Tensor weight = vector({100, 100, 1}, i8);
+  EXPECT_EQ(values_of(histogram(indices({0, 0, 1}), 2, {}, weight).hist), (Values{200, 1}));
   EXPECT_DOUBLE_EQ(select(counted.bin_edges, 0, 1).item(), 4.0 / 3);
   EXPECT_EQ(mode(vector({2, 1, 1, 2})).values.item(), 1);
   EXPECT_EQ(mode(vector({2, 1, 1, 2})).indices.item(), 2);

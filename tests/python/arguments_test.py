@@ -166,9 +166,11 @@ def test_what_has_no_dims_or_no_elements_prints_in_a_line():
     assert str(weft.tensor(7)) == "Tensor([], i64, cpu) 7"
     assert str(weft.zeros((0, 3))) == "Tensor([0, 3], f32, cpu) []"
     assert str(weft.zeros(3, device="meta")) == "Tensor([3], f32, meta)"
-    for like in (weft.zeros_like, weft.empty_like, weft.rand_like):
-        made = like(weft.ones(2, 3), device="meta", dtype=weft.float64)
-        assert (made.device, made.shape, made.dtype) == ("meta", (2, 3), weft.float64)
+    for module in (weft, weft.torch):
+        for like in (module.zeros_like, module.empty_like, module.rand_like):
+            for device, of in (("meta", "cpu"), ("cpu", "meta")):
+                made = like(weft.ones(2, 3, device=of), device=device, dtype=weft.float64)
+                assert (made.device, made.shape, made.dtype) == (device, (2, 3), weft.float64)
 
 
 def test_a_sharded_tensor_prints_the_ranks_part():

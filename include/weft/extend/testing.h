@@ -35,8 +35,8 @@ WEFT_API GradcheckReport gradcheck(const Op& op, uint64_t seed = 5, Device devic
 /// The layouts in which an op is tested.
 struct SweepOptions {
   std::vector<MeshAxis> axes;
-  /// Above this number of combinations of operand layouts, they are sampled so that every two
-  /// layouts of two operands occur together.
+  /// Above this number of combinations of operand layouts, they are sampled, so that every two
+  /// layouts of two operands occur together if `most` and `percent` allow it.
   int64_t most = 20'000;
   /// The percentage of these that run.
   int percent = 100;
@@ -49,8 +49,8 @@ struct SweepOptions {
 struct WEFT_API SweepReport {
   /// The number of combinations, and of those that ran.
   int64_t all = 0, ran = 0;
-  /// Combinations with a gradient, with traffic that the rule forbids, and refused because an
-  /// operand that is changed in place has an unsuitable layout.
+  /// Combinations with a gradient, those that need no traffic by the rule, and those refused
+  /// because an operand that is changed in place has an unsuitable layout.
   int64_t gradients = 0, free = 0, refused = 0;
   /// The number of combinations that are wrong on the rank with most of them, and descriptions of
   /// the first few.

@@ -67,13 +67,15 @@ WEFT_API Tensor matrix_norm(const Tensor& a, double order, bool keepdims = false
 /// `a`; from the least to the largest element if both are equal. Others do not count.
 WEFT_API Tensor histc(const Tensor& a, int64_t bins = 100, double low = 0, double high = 0);
 /// The number of elements between neighbours of `edges` [bins + 1] (the last one included), or the
-/// sum of their `weight`; with `density`, divided by their sum and by the widths.
+/// sum of their `weight`; with `density`, divided by their sum and by the widths. Counts of
+/// integers and sums of integer weights are i64, densities f64.
 struct Histogram {
   Tensor hist, bin_edges;
 };
 WEFT_API Histogram histogram(const Tensor& a, const Tensor& edges,
                              const std::optional<Tensor>& weight = {}, bool density = false);
-/// The same for `bins` equal intervals over `range` (two numbers), or over the elements.
+/// The same for `bins` equal intervals over `range` (two numbers), or over the elements; 1 wide in
+/// all around a single number. Edges of integers are f64.
 WEFT_API Histogram histogram(const Tensor& a, int64_t bins,
                              const std::optional<std::vector<double>>& range = {},
                              const std::optional<Tensor>& weight = {}, bool density = false);

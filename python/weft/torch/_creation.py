@@ -126,15 +126,16 @@ def _draws(function):
 def _like(make):
     def like(input, *given, dtype=None, device=None, **named):
         input = input if dtype is None else _weft.astype(input, dtype)
-        made = make(input, *given, **named)
-        return made if device is None else made.to(device)
+        if input.is_sharded and device is not None:
+            return make(input, *given, **named).to(device)
+        return make(input, *given, device=device, **named)
 
     like.__doc__ = make.__doc__
     return _without_gradient_option(_renamed(like, make.__name__))
 
 
-def _randint_like(input, low, high=None):
-    return _weft.randint_like(input, *((0, low) if high is None else (low, high)))
+def _randint_like(input, low, high=None, *, device=None):
+    return _weft.randint_like(input, *((0, low) if high is None else (low, high)), device=device)
 
 
 def _randperm(n, *, dtype=_weft.int64, device=None):

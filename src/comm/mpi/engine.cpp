@@ -171,7 +171,7 @@ void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
 }
 
 void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
-  silent_ = true;  // the sender has notified all others
+  silent_ = true;  // the sender notifies all others
   const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
   world_->abort({static_cast<int>(header.sequence), header.from, text, header.was_late != 0});
 }

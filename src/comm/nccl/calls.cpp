@@ -234,13 +234,18 @@ void NcclLane::check_locked(const NcclCallName& call) const {
 }
 
 void NcclLane::await(const NcclCallName& call) {
+  const auto began = Clock::now();
   const auto is_ready = [&] {
     {
       const std::lock_guard lock(mutex_);
       check_locked(call);
       const nccl::Status status = nccl::status(communicator_);
       if (status.is_ready) return true;
-      if (!status.error.empty()) fail(call, concat(": ", status.error), false);
+      if (!status.error.empty()) {
+        fail(call, concat(": ", status.error), false);
+      } else if (Clock::now() - began > kLongestNcclWay) {
+        fail_if_dead(call);
+      }
     }
     Waitable::advance_linked();
     return false;
@@ -275,7 +280,7 @@ void NcclLane::look_at_front(Clock::time_point now) {
     }
     const nccl::Status status = nccl::status(communicator_);
     if (!status.error.empty()) {
-      fail(front.call, concat(": ", status.error), false);
+      if (!fail_if_dead(front.call)) fail(front.call, concat(": ", status.error), false);
     } else if (now - front.since > world_.deadline()) {
       fail_late(front.call);
     } else if (now - front.since > kLongestNcclWay) {
@@ -285,15 +290,16 @@ void NcclLane::look_at_front(Clock::time_point now) {
   }
 }
 
-void NcclLane::fail_if_dead(const NcclCallName& call) {
+bool NcclLane::fail_if_dead(const NcclCallName& call) {
   const std::vector<int>& ranks = group_->world_ranks;
   const auto dead =
       std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return world_.has_died(rank); });
-  if (dead == ranks.end()) return;
+  if (dead == ranks.end()) return false;
   const auto rank = static_cast<int>(dead - ranks.begin());
   const std::string why = concat(": ", group_->in_words(rank), ' ', world_.end_in_words(*dead),
                                  " and did not finish it");
   fail(call, why, false, rank);
+  return true;
 }
 
 void NcclLane::fail_late(const NcclCallName& call) {

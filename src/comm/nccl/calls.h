@@ -151,7 +151,7 @@ class NcclLane : NotCopied {
   void look_at_front(std::chrono::steady_clock::time_point now);
   void fail_late(const NcclCallName& call);
   /// Fails when the process of a rank of the group has died.
-  void fail_if_dead(const NcclCallName& call);
+  bool fail_if_dead(const NcclCallName& call);
   /// Aborts the lane and the world; `at_fault` is a rank of the group, or -1. The caller holds the
   /// mutex.
   void fail(const NcclCallName& call, const std::string& why, bool was_late, int at_fault = -1);

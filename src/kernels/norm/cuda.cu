@@ -111,7 +111,7 @@ void norm_backward(const NormBackwardRows& rows, const MemoryBlock& x, const Mem
                             {&kernel.rows.weight},
                             kernel.held_rows(),
                             dbias ? 2 : 1});
-  // Half of what the largest GPU runs at once: more sums cost more than they hide.
+  // Half of what an H100 runs at once: more sums cost more than they hide.
   constexpr int64_t kProcessors = 132, kThreads = 1024;
   constexpr int64_t kSharedBytes = int64_t{227} << 10, kReservedBytes = 1 << 10;
   const int64_t of_memory = kSharedBytes / (static_cast<int64_t>(plan.held_bytes) + kReservedBytes);

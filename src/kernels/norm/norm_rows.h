@@ -62,7 +62,7 @@ struct NormBackwardRows {
               whole;
     }
     if (norm.cut) {
-      // rms_norm_dot omits rstd, so that it does not need the sum of squares first.
+      // norm_sums omits rstd, so that it does not need the sum of squares first.
       f.dot = value_of<C>(given_dot, r) * (norm.centered ? C(1) : row.rstd) / whole;
     } else {
       const NormDot<C> g{row.mean, row.rstd};
@@ -72,7 +72,8 @@ struct NormBackwardRows {
   }
 };
 
-/// Computes dx, and the gradients of weight and bias, of which the latter may be null.
+/// Computes dx, and the gradients of weight and bias, of which the latter may be null; `x` tells
+/// the device.
 WEFT_KERNEL(void, norm_backward,
             (const NormBackwardRows& rows, const MemoryBlock& x, const MemoryBlock& dweight,
              const MemoryBlock* dbias, bool accumulate),

@@ -27,8 +27,8 @@ namespace weft {
 // a range of rows for one CPU thread; a DeviceWalk (device_rows.h), the rows of a thread block.
 // Both have reader, held_reader, writer, vector, reduce, map, clear and set (once per row);
 // the size of a row is that of the kernel's Rows. `reduce` is a barrier: all threads of a block
-// must reach it. With `static constexpr bool kReadsBf16` a kernel reads and writes bf16 without
-// buffers on the CPU; it must not take what it wrote as C.
+// must reach it. A kernel that declares `static constexpr bool kReadsBf16 = true` gets rows of bf16
+// without conversion buffers on the CPU: what it wrote must not be read again, because it is bf16.
 
 inline namespace WEFT_COMPILER {
 
@@ -136,7 +136,8 @@ void run_rows(const char* what, [[maybe_unused]] Device device, const Kernel& ke
   });
 }
 
-/// The same for a kernel that reads single values of `rows`: a CUDA thread per row.
+/// The same for a kernel that reads single values of `rows`, with begin, end, step and set of a
+/// walk alone: a CUDA thread per row, one thread on the CPU.
 template <class Kernel>
 void run_row_values(const char* what, [[maybe_unused]] Device device, const Kernel& kernel,
                     const Rows& rows) {
