@@ -46,7 +46,7 @@ std::vector<Setting> lasting_settings() {
       {"no gradient sync, then no all-reduce",
        [](Chain& chain, bool last) {
          const bool is_first = !chain.parameters()[0]->grad();
-         FsdpModule(chain).set_requires_gradient_sync(!is_first);
+         FsdpModule(chain).set_requires_gradient_sync(last || !is_first);
          FsdpModule(chain).set_requires_all_reduce(last);
        }},
       {"keep storage",
