@@ -286,6 +286,26 @@ TEST_F(ProcessFailures, AChildOfARankIsNoRank) {
   for (const Ended& end : ends) EXPECT_EQ(end.code(), 0) << end.text;
 }
 
+TEST_F(ProcessFailures, ACoreDumpLeavesOutSharedMemory) {
+  const std::vector<Ended> ends = ends_of(
+      2,
+      [](const Communicator& world) {
+        all_reduce(world, 4);
+        std::ifstream maps("/proc/self/smaps");
+        int shared = 0;
+        bool is_shared = false;
+        for (std::string line; std::getline(maps, line);) {
+          if (line.find("/memfd:weft") != std::string::npos) is_shared = true;
+          if (line.find("VmFlags:") != 0 || !std::exchange(is_shared, false)) continue;
+          ++shared;
+          if (line.find(" dd") == std::string::npos) throw std::runtime_error(line);
+        }
+        if (shared < 2) throw std::runtime_error("no shared memory");
+      },
+      std::chrono::seconds(20));
+  for (const Ended& end : ends) EXPECT_EQ(end.code(), 0) << end.text;
+}
+
 TEST_F(ProcessFailures, OneRunAfterAnother) {
   const std::vector<Ended> ends = ends_of(
       2,
