@@ -33,7 +33,7 @@ ERRORS = [
     (lambda: weft.cumulative_sum(X, axis=2), ValueError, "dim is 2, expected one of the 2 dims"),
     (lambda: weft.diff(VECTOR, n=-1), ValueError, "diff: n is -1, expected at least 0"),
     (lambda: weft.diff(NUMBER), ValueError, "diff: dim is -1, expected one of the 0 dims"),
-    (lambda: weft.empty_like(X, device="meta"), ValueError, "empty_like: device is meta"),
+    (lambda: weft.empty_like(X, device="tpu"), ValueError, "tpu"),
     (lambda: weft.expand_dims(X, axis=3), IndexError, "axis is 3, expected -3 to 2"),
     (lambda: weft.finfo(weft.int32), ValueError, "dtype is int32, expected a floating one; see"),
     (lambda: weft.from_dlpack(object()), TypeError, "expected an object with __dlpack__"),
@@ -56,7 +56,7 @@ ERRORS = [
     (lambda: weft.moveaxis(X, (0, 0), (0, 1)), ValueError, r"dim 0 of \[2, 3\] is given twice,"),
     (lambda: weft.moveaxis(X, 2, 0), ValueError, "dim is 2, expected one of the 2 dims"),
     (lambda: weft.nonzero(NUMBER), ValueError, "nonzero: number of dims is 0"),
-    (lambda: weft.ones_like(X, device="meta"), ValueError, "ones_like: device is meta"),
+    (lambda: weft.ones_like(X, device="cpu:-1"), ValueError, "cpu:-1"),
     (lambda: weft.repeat(VECTOR, -1), ValueError, "repeat: a count is -1"),
     (
         lambda: weft.repeat(VECTOR, weft.ones(2)),
@@ -90,7 +90,7 @@ ERRORS = [
     (lambda: weft.vecdot(X, NUMBER), ValueError, "vecdot: dim is -1, expected one of"),
     (lambda: weft.vecdot(X, weft.ones(2)), ValueError, "vecdot: dim -1 of .* is 2, expected 3"),
     (lambda: weft.zeros((2, -1)), ValueError, "expected sizes of at least 0"),
-    (lambda: weft.zeros_like(X, device="meta"), ValueError, "zeros_like: device is meta"),
+    (lambda: weft.zeros_like(X, device="cpu:x"), ValueError, "cpu:x"),
     (lambda: weft.linalg.cross(X, weft.ones(2)), ValueError, r"cross: dim -1 .* is 2, expected 3"),
     (lambda: weft.linalg.diagonal(VECTOR), ValueError, "diagonal: dim is -2, expected one of the"),
     (lambda: weft.linalg.matrix_norm(VECTOR), ValueError, r"matrix_norm: the tensor is \[3\]"),
@@ -114,5 +114,7 @@ def test_tensors_of_one_device_do_not_mix_with_sharded_ones():
         for call in (lambda: weft.take(x, ints, axis=0), lambda: weft.matmul(x, vector)):
             with pytest.raises(ValueError, match="has no mesh, expected mesh"):
                 call()
+        with pytest.raises(ValueError, match="zeros_like: device is meta, expected cpu, that of"):
+            weft.zeros_like(x, device="meta")
 
     weft.run_ranks(2, body, deadline=30)
