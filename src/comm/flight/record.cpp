@@ -30,16 +30,28 @@ std::string_view name_of(FlightState state) {
 FlightOperation FlightRecord::begin(std::string_view communicator, const Signature& signature,
                                     uint64_t sequence) {
   const uint64_t number = count_.load(std::memory_order_relaxed) + 1;
-  FlightCopy made{.sequence = sequence, .posted = ticks_now(), .call = signature};
-  // The last byte stays 0.
-  std::copy_n(communicator.begin(), std::min(communicator.size(), made.communicator.size() - 1),
-              made.communicator.begin());
-  std::array<uint64_t, kWords> words;
-  std::memcpy(words.data(), &made, sizeof made);
   Entry& to = entry(number);
   to[kNumber].store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  for (size_t i = kNumber + 1; i < kWords; ++i) to[i].store(words[i], std::memory_order_relaxed);
+  // Not by way of a FlightCopy: reading at once what was written in other units stalls.
+  const auto put = [&](size_t word, uint64_t value) {
+    to[word].store(value, std::memory_order_relaxed);
+  };
+  const auto put_all = [&](size_t word, const void* from, size_t bytes) {
+    for (size_t i = 0; i < bytes; i += 8) {
+      uint64_t value;
+      std::memcpy(&value, static_cast<const char*>(from) + i, sizeof value);
+      put(word + i / 8, value);
+    }
+  };
+  put(kSequence, sequence);
+  put(kPosted, static_cast<uint64_t>(ticks_now()));
+  for (const size_t word : {kStarted, kEnded, kBytes}) put(word, 0);
+  put(kState, static_cast<uint64_t>(FlightState::posted));
+  put_all(kCall, &signature, sizeof signature);
+  std::array<char, 32> name{};  // the last byte stays 0
+  std::copy_n(communicator.begin(), std::min(communicator.size(), name.size() - 1), name.begin());
+  put_all(kName, name.data(), name.size());
   to.set(kNumber, number);
   count_.store(number, std::memory_order_release);
   return {*this, number};

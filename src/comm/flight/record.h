@@ -87,10 +87,14 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
     }
   };
   static constexpr size_t kNumber = offsetof(FlightCopy, number) / 8;
+  static constexpr size_t kSequence = offsetof(FlightCopy, sequence) / 8;
+  static constexpr size_t kPosted = offsetof(FlightCopy, posted) / 8;
   static constexpr size_t kStarted = offsetof(FlightCopy, started) / 8;
   static constexpr size_t kEnded = offsetof(FlightCopy, ended) / 8;
   static constexpr size_t kBytes = offsetof(FlightCopy, bytes) / 8;
   static constexpr size_t kState = offsetof(FlightCopy, state) / 8;
+  static constexpr size_t kCall = offsetof(FlightCopy, call) / 8;
+  static constexpr size_t kName = offsetof(FlightCopy, communicator) / 8;
   Entry& entry(uint64_t number) { return entries_[number % kEntries]; }
   bool copy(uint64_t number, FlightCopy& into) const;
   void tell(uint64_t number);
