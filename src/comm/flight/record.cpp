@@ -33,7 +33,8 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
   Entry& to = entry(number);
   to[kNumber].store(0, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  // Not by way of a FlightCopy: reading at once what was written in other units stalls.
+  // Words are stored one by one, without a FlightCopy: a load stalls right after smaller stores to
+  // the same bytes.
   const auto put = [&](size_t word, uint64_t value) {
     to[word].store(value, std::memory_order_relaxed);
   };

@@ -99,8 +99,8 @@ template <class T, class Stored = T> class HostWalk {
   int64_t begin_, end_, size_;
 };
 
-/// Calls f(Type<Walk>{}) with the HostWalk for `rows`: in place where `kReadsBf16` and all are bf16
-/// with unit stride.
+/// Calls f(Type<Walk>{}) with the HostWalk for `all` rows of a kernel: without conversion buffers
+/// if `kReadsBf16` is set and all are bf16 with unit stride.
 template <bool kReadsBf16, class F>
 void visit_host_walk(const char* what, std::initializer_list<const Rows*> all, const F& f) {
   if constexpr (kReadsBf16) {
