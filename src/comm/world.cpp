@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -79,12 +77,6 @@ bool stops_within(const std::stop_token& stop, std::chrono::milliseconds limit) 
   std::unique_lock lock(mutex);
   std::condition_variable_any().wait_for(lock, stop, limit, [] { return false; });
   return stop.stop_requested();
-}
-
-void end_process(const std::string& why) noexcept {
-  std::fprintf(stderr, "weft: %s\n", why.c_str());
-  std::fflush(stderr);
-  std::_Exit(1);
 }
 
 /// Short enough for a string without an allocation.

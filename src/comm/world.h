@@ -22,6 +22,10 @@ struct Members;
 /// The number of cores that this process may use.
 int available_cores();
 
+/// Prints why and ends this process at once; given by `launch`; must not return. Called when a
+/// thread does not end, another rank still reads this one's memory, or MPI does not begin.
+using EndProcess = void (*)(const std::string& why) noexcept;
+
 /// The failure that ended a world early.
 struct WorldFailure {
   /// The rank that found it: its exception is the cause, and those of other ranks are consequences.
@@ -144,10 +148,6 @@ class World : NotCopied {
   const std::shared_ptr<WorldState> state_;
   const std::shared_ptr<RankState[]> rank_states_;
 };
-
-/// Ends this process at once with code 1 and prints why: a thread of it does not end, another rank
-/// still reads its memory, or MPI does not begin.
-[[noreturn]] void end_process(const std::string& why) noexcept;
 
 /// The message of an exception; "out of memory" when there is none to copy it to.
 std::string text_of(const std::exception_ptr& cause) noexcept;

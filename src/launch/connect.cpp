@@ -223,8 +223,9 @@ static std::shared_ptr<ProcessWorld> join_host(Connection& made, const std::stri
   HostMemory memory = meet(members, ProcessWorld::kSegmentBytes, options.deadline);
   made.heap = std::make_unique<SharedHeap>(memory.heaps[static_cast<size_t>(index)]);
   made.heaps = std::move(memory.heaps);
-  auto world = std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
-                                              options.deadline, memory.segment, *made.heap);
+  auto world =
+      std::make_shared<ProcessWorld>(launched.rank, launched.size, std::move(here),
+                                     options.deadline, memory.segment, *made.heap, end_process);
   // Memory cached so far is not visible to the other ranks.
   release_cached_memory();
   SharedHeap::set_of_process(made.heap.get());
@@ -286,7 +287,7 @@ static void connect_by_mpi(Connection& made, const Launched& launched, const Run
     return join_host(made, concat(launched.job, '.', here.front()), launched, here, options);
   };
   made.mpi = std::make_shared<MpiEngine>(concat(build_in_words(), '\n', host_in_words()),
-                                         options.deadline, make_world);
+                                         options.deadline, end_process, make_world);
   made.world = Communicator(with_nccl(mpi_world(made.mpi, hosts)));
 }
 #endif
@@ -295,7 +296,7 @@ static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
   auto made = std::make_unique<Connection>();
   const Launched launched = launched_from_environment();
   if (launched.size == 1) {
-    const auto world = std::make_shared<ThreadsWorld>(1, options.deadline);
+    const auto world = std::make_shared<ThreadsWorld>(1, options.deadline, end_process);
     made->world = Communicator(world->transports()[0]);
   } else if (launched.local_size == launched.size) {
     std::vector<int> ranks(static_cast<size_t>(launched.size));

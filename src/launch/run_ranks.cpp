@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -46,6 +48,12 @@ void become_rank(Context& context, int wanted_threads, const RunOptions& options
   context.checks_equality = options.checks_equality;
 }
 
+void end_process(const std::string& why) noexcept {
+  std::fprintf(stderr, "weft: %s\n", why.c_str());
+  std::fflush(stderr);
+  std::_Exit(1);
+}
+
 /// The life of one rank's thread.
 static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, int threads,
                      const RunOptions& options, const std::function<void(Communicator)>& body) {
@@ -73,7 +81,7 @@ void run_ranks(int ranks, const std::function<void(Communicator)>& body,
   }
   check_options("run_ranks", options);
   open_standard_descriptors();
-  const auto world = std::make_shared<ThreadsWorld>(ranks, options.deadline);
+  const auto world = std::make_shared<ThreadsWorld>(ranks, options.deadline, end_process);
   const int threads_per_rank = threads_of_rank(ranks, options);
   std::vector<std::thread> threads;
   for (auto& transport : world->transports()) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
+
 #include "weft/context.h"
 #include "weft/ranks.h"
 
@@ -14,5 +16,9 @@ int threads_of_rank(int ranks, const RunOptions& options);
 
 /// Makes the calling thread and its context those of a rank.
 void become_rank(Context& context, int threads, const RunOptions& options);
+
+/// Prints "weft: <why>" and ends this process at once with code 1, without destructors: one of its
+/// threads may never end.
+[[noreturn]] void end_process(const std::string& why) noexcept;
 
 }  // namespace weft

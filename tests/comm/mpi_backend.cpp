@@ -8,6 +8,7 @@
 #ifdef WEFT_WITH_MPI
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
+#include "src/launch/run_ranks.h"
 #include "tests/support/lone_world.h"
 #endif
 
@@ -23,7 +24,7 @@ int mpirun_ranks() {
 /// This process's rank, for all test cases.
 struct MpiRank {
   std::shared_ptr<MpiEngine> engine = std::make_shared<MpiEngine>(
-      "", std::chrono::minutes(1), [](int, const std::vector<std::string>& texts) {
+      "", std::chrono::minutes(1), end_process, [](int, const std::vector<std::string>& texts) {
         return std::make_shared<LoneWorld>(static_cast<int>(texts.size()),
                                            std::chrono::milliseconds(20000));
       });

@@ -13,6 +13,7 @@
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/library.h"
 #include "src/comm/mpi/mpi_transport.h"
+#include "src/launch/run_ranks.h"
 #include "tests/support/lone_world.h"
 #include "tests/support/short_calls.h"
 
@@ -163,7 +164,7 @@ static void misbehave(const Communicator& world, const std::string& name) {
 static std::shared_ptr<MpiEngine> lone_engine(std::chrono::milliseconds for_starting,
                                               std::chrono::milliseconds deadline) {
   return std::make_shared<MpiEngine>(
-      "", for_starting, [&](int, const std::vector<std::string>& texts) {
+      "", for_starting, end_process, [&](int, const std::vector<std::string>& texts) {
         return std::make_shared<LoneWorld>(static_cast<int>(texts.size()), deadline);
       });
 }

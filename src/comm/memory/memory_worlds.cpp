@@ -89,8 +89,8 @@ void ThreadsWorld::end_late(const std::unique_lock<std::mutex>&) const {
     if (!has_ended(rank)) late += concat(late.empty() ? "" : ", ", rank);
   }
   write_flight_records(failure().text);
-  end_process(concat("ending the process, because rank ", late, " neither ended nor noticed that ",
-                     failure().text));
+  end_process_(concat("ending the process, because rank ", late, " neither ended nor noticed that ",
+                      failure().text));
 }
 
 void ThreadsWorld::rethrow() const {
@@ -155,7 +155,8 @@ class SegmentLock : NotCopied {
 
 ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
                            std::chrono::milliseconds deadline,
-                           std::shared_ptr<SharedMemory> segment, SharedHeap& heap)
+                           std::shared_ptr<SharedMemory> segment, SharedHeap& heap,
+                           EndProcess end_process)
     : World(ranks, deadline, static_cast<int>(here.size()), {segment, &segment_in(*segment).state},
             {segment, segment_in(*segment).ranks()}),
       rank_(rank),
@@ -163,6 +164,7 @@ ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
       memory_(std::move(segment)),
       segment_(segment_in(*memory_)),
       heap_(heap),
+      end_process_(end_process),
       gone_(here_.size()) {
   const auto place = static_cast<size_t>(place_of(rank));
   segment_.processes[place].store(getpid(), std::memory_order_relaxed);
@@ -179,8 +181,8 @@ std::shared_ptr<Transport> ProcessWorld::world_transport() {
 }
 
 void ProcessWorld::on_stuck_reader(int rank) const {
-  end_process(concat("rank ", rank_, " ends, because rank ", rank, " still reads its memory ",
-                     patience().count(), " ms after: ", failure().text));
+  end_process_(concat("rank ", rank_, " ends, because rank ", rank, " still reads its memory ",
+                      patience().count(), " ms after: ", failure().text));
 }
 
 bool ProcessWorld::shares_memory(std::span<const int> ranks) const {

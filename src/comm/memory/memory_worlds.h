@@ -17,9 +17,10 @@ namespace weft {
 /// The world of a `run_ranks`, whose ranks are threads of this process.
 class ThreadsWorld final : public World, public std::enable_shared_from_this<ThreadsWorld> {
  public:
-  ThreadsWorld(int ranks, std::chrono::milliseconds deadline)
+  ThreadsWorld(int ranks, std::chrono::milliseconds deadline, EndProcess end_process)
       : World(ranks, deadline, ranks, std::make_shared<WorldState>(),
-              std::shared_ptr<RankState[]>(new RankState[static_cast<size_t>(ranks)])) {}
+              std::shared_ptr<RankState[]>(new RankState[static_cast<size_t>(ranks)])),
+        end_process_(end_process) {}
 
   /// The transports of the world communicator, one for each rank.
   std::vector<std::shared_ptr<Transport>> transports();
@@ -43,8 +44,9 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
     int taken = 0;
   };
   void on_failure(const std::exception_ptr& cause) override;
-  [[noreturn]] void end_late(const std::unique_lock<std::mutex>& lock) const;
+  void end_late(const std::unique_lock<std::mutex>& lock) const;
 
+  const EndProcess end_process_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   int ended_count_ = 0;
@@ -96,7 +98,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   /// joins, with each one's place locked (`meet`). `heap`: the memory that this process shares with
   /// the others.
   ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
-               std::shared_ptr<SharedMemory> segment, SharedHeap& heap);
+               std::shared_ptr<SharedMemory> segment, SharedHeap& heap, EndProcess end_process);
 
   int rank() const { return rank_; }
   /// The transport of the world communicator, when all ranks are on this host.
@@ -118,6 +120,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   const std::shared_ptr<SharedMemory> memory_;
   WorldSegment& segment_;
   SharedHeap& heap_;
+  const EndProcess end_process_;
   /// Asks the system whether a process is gone, at intervals; called from any thread.
   mutable std::mutex looking_;
   mutable std::chrono::steady_clock::time_point looked_{};

@@ -54,8 +54,8 @@ static constexpr std::chrono::milliseconds kLongestSendOfFailure{200};
 static constexpr std::chrono::milliseconds kLinger{500};
 
 MpiEngine::MpiEngine(std::string_view text, std::chrono::milliseconds deadline,
-                     const MakeWorld& make_world)
-    : session_(std::make_unique<MpiSession>(text, deadline)),
+                     EndProcess end_process, const MakeWorld& make_world)
+    : session_(std::make_unique<MpiSession>(text, deadline, end_process)),
       rank_(session_->rank()),
       size_(session_->size()),
       world_(make_world(rank_, session_->texts())),

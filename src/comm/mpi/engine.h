@@ -33,8 +33,9 @@ class MpiEngine : NotCopied {
       std::function<std::shared_ptr<World>(int rank, const std::vector<std::string>& texts)>;
   /// Called by all processes of the job, each with a text of at most 1,000 bytes; initialises MPI
   /// unless the program has done so. The world's failures are sent to all processes, and theirs
-  /// abort it. std::runtime_error when MPI fails; ends the process when it exceeds the deadline.
-  MpiEngine(std::string_view text, std::chrono::milliseconds deadline, const MakeWorld& make_world);
+  /// abort it. std::runtime_error when MPI fails; calls `end_process` when it exceeds the deadline.
+  MpiEngine(std::string_view text, std::chrono::milliseconds deadline, EndProcess end_process,
+            const MakeWorld& make_world);
   ~MpiEngine();
 
   int rank() const { return rank_; }

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "src/comm/waiter.h"
-#include "src/comm/world.h"
 
 namespace weft {
 
@@ -24,7 +23,8 @@ static void set_knobs() {
   }
 }
 
-static void end_late_start(const std::stop_token& stop, std::chrono::milliseconds deadline) {
+static void end_late_start(const std::stop_token& stop, std::chrono::milliseconds deadline,
+                           EndProcess end_process) {
   if (stops_within(stop, deadline)) return;
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   if (!rank) rank = std::getenv("PMIX_RANK");
@@ -37,8 +37,9 @@ static void end_late_start(const std::stop_token& stop, std::chrono::millisecond
 /// Bytes of a process's text, the last of which is 0.
 static constexpr int kMpiTextBytes = 1001;
 
-MpiSession::MpiSession(std::string_view text, std::chrono::milliseconds deadline) {
-  const std::jthread watch(end_late_start, deadline);
+MpiSession::MpiSession(std::string_view text, std::chrono::milliseconds deadline,
+                       EndProcess end_process) {
+  const std::jthread watch(end_late_start, deadline, end_process);
   int finalized = 0;
   check_mpi(MPI_Finalized(&finalized), "MPI_Finalized");
   if (finalized) fail_call("MPI_Finalized", "the program has finalised MPI already");

@@ -16,6 +16,7 @@
 
 #include "src/base/loaded_library.h"
 #include "src/comm/mpi/wire.h"
+#include "src/comm/world.h"
 #include "weft/error.h"
 #include "weft/export.h"
 
@@ -69,8 +70,8 @@ class MpiSession : NotCopied {
   /// Initialises MPI unless the program has done so. Called by all processes, each with a text, of
   /// which the first 1,000 bytes are kept. std::runtime_error when the program initialised it below
   /// MPI_THREAD_MULTIPLE, or has finalised it. MPI_Init waits for all processes of the job and
-  /// cannot be cancelled: if this exceeds the deadline, it ends the process with a message.
-  MpiSession(std::string_view text, std::chrono::milliseconds deadline);
+  /// cannot be cancelled: if this exceeds the deadline, it calls `end_process`.
+  MpiSession(std::string_view text, std::chrono::milliseconds deadline, EndProcess end_process);
 
   MPI_Comm comm() const { return comm_; }
   int rank() const { return rank_; }
