@@ -352,7 +352,7 @@ FullyShardOptions ParallelTransformer::sharding() const {
   return options;
 }
 
-StepModel ParallelTransformer::step_model(const std::shared_ptr<void>& owner) {
+StepModel ParallelTransformer::step_model(const std::shared_ptr<ParallelTransformer>& owner) {
   return {.model = std::shared_ptr<Module>(owner, &model_),
           .blocks = model_.blocks(),
           .units = model_.units(),

@@ -88,7 +88,7 @@ class ParallelTransformer {
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                       const ParallelOptions& options);
   /// Returns its parts as `step_cost` takes them; they keep `owner`.
-  StepModel step_model(const std::shared_ptr<void>& owner = {});
+  StepModel step_model(const std::shared_ptr<ParallelTransformer>& owner = {});
   void shard();
   /// Returns how `shard` shards the units over the axes of `data`.
   FullyShardOptions sharding() const;

@@ -44,6 +44,9 @@ class WEFT_API StreamScope : NotCopied {
   Stream before_;
 };
 
+/// What the GPU's runtime keeps of an event.
+struct StreamEvent;
+
 /// A point in a stream's work. An empty one needs no wait, as always on the CPU.
 class WEFT_API Event {
  public:
@@ -61,7 +64,7 @@ class WEFT_API Event {
   bool empty() const { return handle_ == nullptr; }
 
  private:
-  std::shared_ptr<void> handle_;
+  std::shared_ptr<StreamEvent> handle_;
 };
 
 }  // namespace weft

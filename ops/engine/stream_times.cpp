@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/device/cuda/runtime.h"
-
 namespace weft {
 
 using Times = std::vector<std::pair<int64_t, int64_t>>;
@@ -56,22 +54,18 @@ CommunicationTime communication_time(const std::vector<StreamStretch>& stretches
   return {sum_of(communicates), sum_of(common(communicates, united(std::move(stands))))};
 }
 
-static std::shared_ptr<void> time_on(const Stream& stream) {
-  return {cuda::mark_time(stream), cuda::destroy_time};
-}
-
 /// The first anchor waits for its stream, which relates the GPU's clock to the host's.
 size_t StreamTimes::anchor_for(const Stream& stream) {
   Anchors& anchors = anchors_[stream.device.index];
   const int64_t now = steady_nanoseconds();
   if (anchors.all.empty()) {
-    const std::shared_ptr<void> before = time_on(stream);
-    cuda::nanoseconds_between(before.get(), before.get());
-    anchors.all.push_back({time_on(stream), now});
-    cuda::nanoseconds_between(before.get(), anchors.all[0].time.get());
+    const auto before = cuda::mark_time(stream);
+    cuda::nanoseconds_between(*before, *before);
+    anchors.all.push_back({cuda::mark_time(stream), now});
+    cuda::nanoseconds_between(*before, *anchors.all[0].time);
     anchors.steady = steady_nanoseconds();
   } else if (now - anchors.all.back().queued > anchor_serves_) {
-    anchors.all.push_back({time_on(stream), now});
+    anchors.all.push_back({cuda::mark_time(stream), now});
   }
   return anchors.all.size() - 1;
 }
@@ -79,7 +73,7 @@ size_t StreamTimes::anchor_for(const Stream& stream) {
 StreamTimes::Mark StreamTimes::mark(const Stream& stream) {
   if (stream.device.kind != DeviceKind::cuda || cuda::is_capturing()) return {};
   const size_t anchor = anchor_for(stream);
-  return {stream, time_on(stream), anchor};
+  return {stream, cuda::mark_time(stream), anchor};
 }
 
 size_t StreamTimes::add(const Mark& begin, StreamWork work, std::string name) {
@@ -92,9 +86,8 @@ std::vector<StreamStretch> StreamTimes::stretches() const {
   for (const auto& [device, anchors] : anchors_) {
     std::vector<int64_t>& times = steady[device];
     for (size_t i = 0; i < anchors.all.size(); ++i) {
-      const int64_t later = i == 0 ? 0
-                                   : cuda::nanoseconds_between(anchors.all[i - 1].time.get(),
-                                                               anchors.all[i].time.get());
+      const int64_t later =
+          i == 0 ? 0 : cuda::nanoseconds_between(*anchors.all[i - 1].time, *anchors.all[i].time);
       times.push_back(i == 0 ? anchors.steady : times.back() + later);
     }
   }
@@ -105,8 +98,8 @@ std::vector<StreamStretch> StreamTimes::stretches() const {
     const int device = stream.device.index;
     const Anchor& anchor = anchors_.at(device).all[kept.begin.anchor];
     const int64_t begin = steady.at(device)[kept.begin.anchor] +
-                          cuda::nanoseconds_between(anchor.time.get(), kept.begin.time.get());
-    const int64_t took = cuda::nanoseconds_between(kept.begin.time.get(), kept.end.time.get());
+                          cuda::nanoseconds_between(*anchor.time, *kept.begin.time);
+    const int64_t took = cuda::nanoseconds_between(*kept.begin.time, *kept.end.time);
     all.push_back(
         {device, cuda::role_of(stream), kept.work, kept.name, begin, begin + took, kept.queued});
   }

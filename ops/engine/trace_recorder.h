@@ -13,6 +13,7 @@
 #include "ops/engine/route.h"
 #include "src/base/ticks.h"
 #include "src/comm/flight/record.h"
+#include "src/device/cuda/runtime.h"
 #include "src/device/kernel/ranges.h"
 #include "weft/export.h"
 #include "weft/stream.h"
@@ -56,7 +57,7 @@ class StreamTimes {
   /// A point in a stream.
   struct Mark {
     Stream stream = {};
-    std::shared_ptr<void> time = {};
+    std::shared_ptr<cuda::StreamTime> time = {};
     /// Index among the anchors of the device.
     size_t anchor = 0;
   };
@@ -82,7 +83,7 @@ class StreamTimes {
   /// A point from which marks are timed: the times of a GPU are coarse over long distances. The
   /// host's time of the first one is known; each other one is timed from the one before.
   struct Anchor {
-    std::shared_ptr<void> time;
+    std::shared_ptr<cuda::StreamTime> time;
     /// Nanoseconds of the steady clock when the host queued it.
     int64_t queued;
   };

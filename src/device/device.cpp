@@ -120,7 +120,7 @@ StreamScope::~StreamScope() { Context::current().stream = before_; }
 Event Event::record(const Stream& stream) {
   Event event;
   if (stream.device.kind != DeviceKind::cuda) return event;
-  event.handle_ = std::shared_ptr<void>(cuda::create_event(stream), cuda::destroy_event);
+  event.handle_ = {cuda::create_event(stream), cuda::destroy_event};
   return event;
 }
 

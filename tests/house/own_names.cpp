@@ -13,6 +13,9 @@ struct Config {};
 struct Layer {};
 struct Model {};
 struct State {};
+namespace cuda {
+struct Own {};
+}  // namespace cuda
 
 std::shared_ptr<Module> make() { return std::make_shared<Block>(); }
-std::tuple<Batch, Config, Layer, Model, State> others;
+std::tuple<Batch, Config, Layer, Model, State, cuda::Own> others;

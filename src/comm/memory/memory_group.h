@@ -48,9 +48,9 @@ struct SlotEvents {
   Device device = cpu;
   /// The published memory is ready; then, this rank's reads of each phase are done. Calls on GPUs
   /// have a single round.
-  std::array<void*, kMaxPhases + 1> points{};
+  std::array<StreamEvent*, kMaxPhases + 1> points{};
   /// Events of devices used earlier, which another rank may still be about to wait for.
-  std::vector<void*> former;
+  std::vector<StreamEvent*> former;
 };
 
 /// A place in shared memory for one message from one rank to another: the sender posts, the

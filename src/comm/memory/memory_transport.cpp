@@ -83,12 +83,12 @@ class ExchangeOrder {
     if (!is_queued()) return;
     SlotEvents& events = group_.events(rank_, sequence_);
     if (events.device != device_) {
-      for (void*& event : events.points) {
+      for (StreamEvent*& event : events.points) {
         if (event) events.former.push_back(std::exchange(event, nullptr));
       }
       events.device = device_;
     }
-    void*& event = events.points[static_cast<size_t>(point)];
+    StreamEvent*& event = events.points[static_cast<size_t>(point)];
     if (event) {
       cuda::record_event(event, stream_);
     } else {
@@ -338,10 +338,10 @@ class ReadersWork final : public PendingWork {
 /// Destroys the events of exchanges.
 MemoryGroup::~MemoryGroup() {
   for (const SlotEvents& events : events_) {
-    for (void* event : events.points) {
+    for (StreamEvent* event : events.points) {
       if (event) cuda::destroy_event(event);
     }
-    for (void* event : events.former) cuda::destroy_event(event);
+    for (StreamEvent* event : events.former) cuda::destroy_event(event);
   }
 }
 

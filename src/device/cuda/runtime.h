@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "weft/block.h"
@@ -69,15 +70,15 @@ void destroy_stream(int device, void* stream) noexcept;
 void synchronize(const Stream& stream);
 
 /// Records a point in the work queued on `stream` so far.
-void* create_event(const Stream& stream);
+StreamEvent* create_event(const Stream& stream);
 /// Records the event again; earlier waits still refer to the previous point.
-void record_event(void* event, const Stream& stream);
-void destroy_event(void* event) noexcept;
+void record_event(StreamEvent* event, const Stream& stream);
+void destroy_event(StreamEvent* event) noexcept;
 /// Makes later work of `stream` start after the event.
-void wait_event(const Stream& stream, void* event);
-void synchronize_event(void* event);
+void wait_event(const Stream& stream, const StreamEvent* event);
+void synchronize_event(const StreamEvent* event);
 /// Returns true when the event has been reached.
-bool event_done(void* event);
+bool event_done(const StreamEvent* event);
 
 /// Queue a copy on `stream`. Host memory must be pinned and is accessed when the stream reaches the
 /// copy (send_to_device handles other memory).
@@ -98,12 +99,13 @@ void read_from_device(void* to, const void* from, size_t bytes, const Stream& st
 
 // Measures when a GPU reaches points of its streams.
 
+/// A point of a stream whose time is measured.
+struct StreamTime;
 /// Marks a point in the work queued on `stream` so far; not during a capture.
-void* mark_time(const Stream& stream);
-void destroy_time(void* time) noexcept;
+std::shared_ptr<StreamTime> mark_time(const Stream& stream);
 /// Waits until both points are reached; returns the nanoseconds between them, accurate to half a
 /// microsecond or a millionth of the interval, whichever is larger.
-int64_t nanoseconds_between(void* earlier, void* later);
+int64_t nanoseconds_between(const StreamTime& earlier, const StreamTime& later);
 
 /// Queues work that occupies a GPU for `microseconds` and does nothing, for tests of stream order.
 /// On the emulated device it delays the stream behind all others until another stream is delayed,

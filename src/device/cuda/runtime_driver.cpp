@@ -4,12 +4,25 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "src/device/cuda/checked.h"
 #include "src/device/cuda/runtime.h"
 #include "weft/error.h"
+
+namespace weft {
+
+/// An event, and the number of the capture that recorded it (0 for none).
+struct StreamEvent : NotCopied {
+  ~StreamEvent() { cuda::ignore(cudaEventDestroy(event)); }
+
+  cudaEvent_t event = nullptr;
+  uint64_t capture = 0;
+};
+
+}  // namespace weft
 
 namespace weft::cuda {
 
@@ -150,16 +163,8 @@ void copy_on_devices(void* to, const void* from, size_t bytes, const Stream& str
 
 namespace {
 
-/// An event, and the number of the capture that recorded it (0 for none).
-struct EventOfCapture {
-  cudaEvent_t event = nullptr;
-  uint64_t capture = 0;
-};
-
 /// The number of the calling thread's current capture.
 thread_local uint64_t capturing = 0;
-
-EventOfCapture& event_of(void* handle) { return *static_cast<EventOfCapture*>(handle); }
 
 /// Returns the thread's capture if the stream takes part in it, else 0.
 uint64_t capture_of(const Stream& stream) {
@@ -171,41 +176,37 @@ uint64_t capture_of(const Stream& stream) {
 
 }  // namespace
 
-void* create_event(const Stream& stream) {
+StreamEvent* create_event(const Stream& stream) {
   use_device(stream.device.index);
-  cudaEvent_t event = nullptr;
-  check("cudaEventCreate", cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  auto* const made = new EventOfCapture{event, 0};
-  record_event(made, stream);
-  return made;
+  auto made = std::make_unique<StreamEvent>();
+  check("cudaEventCreate", cudaEventCreateWithFlags(&made->event, cudaEventDisableTiming));
+  record_event(made.get(), stream);
+  return made.release();
 }
 
-void record_event(void* event, const Stream& stream) {
-  event_of(event).capture = capture_of(stream);
-  check("cudaEventRecord", cudaEventRecord(event_of(event).event, handle_of(stream)));
+void record_event(StreamEvent* event, const Stream& stream) {
+  event->capture = capture_of(stream);
+  check("cudaEventRecord", cudaEventRecord(event->event, handle_of(stream)));
 }
 
-void destroy_event(void* event) noexcept {
-  ignore(cudaEventDestroy(event_of(event).event));
-  delete &event_of(event);
-}
+void destroy_event(StreamEvent* event) noexcept { delete event; }
 
-void wait_event(const Stream& stream, void* event) {
-  const uint64_t capture = event_of(event).capture;
+void wait_event(const Stream& stream, const StreamEvent* event) {
+  const uint64_t capture = event->capture;
   const bool is_of_other_capture = capture != 0 && capture != capturing;
   const bool is_from_outside = capture == 0 && capture_of(stream) != 0;
   if (is_of_other_capture || is_from_outside) return;
-  check("cudaStreamWaitEvent", cudaStreamWaitEvent(handle_of(stream), event_of(event).event, 0));
+  check("cudaStreamWaitEvent", cudaStreamWaitEvent(handle_of(stream), event->event, 0));
 }
 
-void synchronize_event(void* event) {
-  if (event_of(event).capture != 0) return;
-  check("cudaEventSynchronize", cudaEventSynchronize(event_of(event).event));
+void synchronize_event(const StreamEvent* event) {
+  if (event->capture != 0) return;
+  check("cudaEventSynchronize", cudaEventSynchronize(event->event));
 }
 
-bool event_done(void* event) {
-  if (event_of(event).capture != 0) return true;
-  const cudaError_t error = cudaEventQuery(event_of(event).event);
+bool event_done(const StreamEvent* event) {
+  if (event->capture != 0) return true;
+  const cudaError_t error = cudaEventQuery(event->event);
   if (error == cudaErrorNotReady) {
     ignore(error);
     return false;
@@ -214,22 +215,25 @@ bool event_done(void* event) {
   return true;
 }
 
-void* mark_time(const Stream& stream) {
+struct StreamTime : NotCopied {
+  StreamTime() { check("cudaEventCreate", cudaEventCreate(&event)); }
+  ~StreamTime() { ignore(cudaEventDestroy(event)); }
+
+  cudaEvent_t event = nullptr;
+};
+
+std::shared_ptr<StreamTime> mark_time(const Stream& stream) {
   use_device(stream.device.index);
-  cudaEvent_t time = nullptr;
-  check("cudaEventCreate", cudaEventCreate(&time));
-  check("cudaEventRecord", cudaEventRecord(time, handle_of(stream)));
+  auto time = std::make_shared<StreamTime>();
+  check("cudaEventRecord", cudaEventRecord(time->event, handle_of(stream)));
   return time;
 }
 
-void destroy_time(void* time) noexcept { ignore(cudaEventDestroy(static_cast<cudaEvent_t>(time))); }
-
-int64_t nanoseconds_between(void* earlier, void* later) {
-  const auto from = static_cast<cudaEvent_t>(earlier), to = static_cast<cudaEvent_t>(later);
-  check("cudaEventSynchronize", cudaEventSynchronize(from));
-  check("cudaEventSynchronize", cudaEventSynchronize(to));
+int64_t nanoseconds_between(const StreamTime& earlier, const StreamTime& later) {
+  check("cudaEventSynchronize", cudaEventSynchronize(earlier.event));
+  check("cudaEventSynchronize", cudaEventSynchronize(later.event));
   float milliseconds = 0;
-  check("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, from, to));
+  check("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, earlier.event, later.event));
   return static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
 }
 

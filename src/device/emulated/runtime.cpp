@@ -10,6 +10,14 @@
 #include "src/device/emulated/device.h"
 #include "weft/error.h"
 
+namespace weft {
+
+struct StreamEvent {
+  cuda::emulated::Mark mark;
+};
+
+}  // namespace weft
+
 namespace weft::cuda {
 
 using emulated::DeviceMemoryOpen;
@@ -88,42 +96,35 @@ void synchronize(const Stream& stream) {
   emulated::run_all(queue_of(stream));
 }
 
-void* create_event(const Stream& stream) { return new Mark(emulated::mark_of(queue_of(stream))); }
-void record_event(void* event, const Stream& stream) {
-  *static_cast<Mark*>(event) = emulated::mark_of(queue_of(stream));
+StreamEvent* create_event(const Stream& stream) {
+  return new StreamEvent{emulated::mark_of(queue_of(stream))};
 }
-void destroy_event(void* event) noexcept { delete static_cast<Mark*>(event); }
-void wait_event(const Stream& stream, void* event) {
-  emulated::enqueue_wait(queue_of(stream), *static_cast<Mark*>(event));
+void record_event(StreamEvent* event, const Stream& stream) {
+  event->mark = emulated::mark_of(queue_of(stream));
 }
-void synchronize_event(void* event) { emulated::run_until(*static_cast<Mark*>(event)); }
-bool event_done(void* event) { return emulated::is_reached(*static_cast<Mark*>(event)); }
+void destroy_event(StreamEvent* event) noexcept { delete event; }
+void wait_event(const Stream& stream, const StreamEvent* event) {
+  emulated::enqueue_wait(queue_of(stream), event->mark);
+}
+void synchronize_event(const StreamEvent* event) { emulated::run_until(event->mark); }
+bool event_done(const StreamEvent* event) { return emulated::is_reached(event->mark); }
 
-namespace {
-
-/// The time when a queue reached a mark.
-struct Time {
+struct StreamTime {
   Mark reached;
   int64_t nanoseconds = 0;
 };
 
-}  // namespace
-
-void* mark_time(const Stream& stream) {
-  auto* const time = new std::shared_ptr<Time>(std::make_shared<Time>());
-  emulated::enqueue(queue_of(stream), [time = *time] { time->nanoseconds = steady_nanoseconds(); });
-  (*time)->reached = emulated::mark_of(queue_of(stream));
+std::shared_ptr<StreamTime> mark_time(const Stream& stream) {
+  auto time = std::make_shared<StreamTime>();
+  emulated::enqueue(queue_of(stream), [time] { time->nanoseconds = steady_nanoseconds(); });
+  time->reached = emulated::mark_of(queue_of(stream));
   return time;
 }
 
-static Time& time_of(void* time) { return **static_cast<std::shared_ptr<Time>*>(time); }
-
-void destroy_time(void* time) noexcept { delete static_cast<std::shared_ptr<Time>*>(time); }
-
-int64_t nanoseconds_between(void* earlier, void* later) {
-  emulated::run_until(time_of(earlier).reached);
-  emulated::run_until(time_of(later).reached);
-  return time_of(later).nanoseconds - time_of(earlier).nanoseconds;
+int64_t nanoseconds_between(const StreamTime& earlier, const StreamTime& later) {
+  emulated::run_until(earlier.reached);
+  emulated::run_until(later.reached);
+  return later.nanoseconds - earlier.nanoseconds;
 }
 
 /// Fails unless the host memory is pinned, as asynchronous copies require.
