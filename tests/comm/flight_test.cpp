@@ -110,6 +110,21 @@ TEST(Flight, KeepsTheLast) {
   EXPECT_EQ(written["operations"].size(), FlightRecord::kEntries);
 }
 
+TEST(Flight, ShowsNothingOfTheEntryThatWasReplaced) {
+  FlightRecord record(0, 1);
+  Signature exchange, reduce = signature_of(ReduceOp::sum, 3);
+  sign(Exchange{.words = "redistribute(f32, [8], S(0) -> R)"}, Claim{1, {"a claim"}}, exchange);
+  const auto fill = [&](const Signature& signature) {
+    for (uint64_t i = 0; i < FlightRecord::kEntries; ++i) record.begin("w", signature, i).ended();
+    return record.operations().back();
+  };
+  EXPECT_EQ(fill(exchange).call.claim.hash, 1u);
+  const FlightCopy second = fill(reduce);
+  EXPECT_EQ(second.in_words(), "all_reduce(sum, f32, [3])");
+  EXPECT_EQ(second.call.claim.hash, 0u);
+  EXPECT_EQ(fill(exchange).in_words(), "redistribute(f32, [8], S(0) -> R)");
+}
+
 TEST(Flight, IsReadWhileItIsWritten) {
   FlightRecord record(0, 1);
   std::atomic<bool> stop{false};

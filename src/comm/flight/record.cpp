@@ -49,7 +49,18 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
   put(kPosted, static_cast<uint64_t>(ticks_now()));
   for (const size_t word : {kStarted, kEnded, kBytes}) put(word, 0);
   put(kState, static_cast<uint64_t>(FlightState::posted));
-  put_all(kCall, &signature, sizeof signature);
+  // Fields without use are left out: they are up to three quarters of a signature.
+  const auto put_part = [&](size_t offset, size_t bytes) {
+    put_all(kCall + offset / 8, reinterpret_cast<const char*>(&signature) + offset, bytes);
+  };
+  put_part(0, offsetof(Signature, shown));
+  if (signature.kind == CollectiveKind::exchange) {
+    put_part(offsetof(Signature, words), sizeof signature.words);
+  } else {
+    const auto shown = std::min(static_cast<size_t>(signature.counts), signature.shown.size());
+    put_part(offsetof(Signature, shown), shown * sizeof signature.shown[0]);
+  }
+  put_part(offsetof(Signature, claim), signature.claim.hash ? sizeof(Claim) : sizeof(uint64_t));
   std::array<char, 32> name{};  // the last byte stays 0
   std::copy_n(communicator.begin(), std::min(communicator.size(), name.size() - 1), name.begin());
   put_all(kName, name.data(), name.size());

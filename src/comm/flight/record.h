@@ -30,9 +30,10 @@ struct FlightCopy {
   /// Bytes received from other ranks so far.
   int64_t bytes = 0;
   FlightState state = FlightState::posted;
-  Signature call;
   /// The name of the communicator, truncated to 31 characters.
   std::array<char, 32> communicator{};
+  /// Fields that this call does not use have any value, also the words of an absent claim.
+  Signature call;
 
   std::string in_words() const { return weft::in_words(call); }
 };
@@ -78,10 +79,11 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
  private:
   friend class FlightOperation;
   static constexpr size_t kWords = sizeof(FlightCopy) / 8;
-  static_assert(sizeof(FlightCopy) % 8 == 0);
+  static_assert(sizeof(FlightCopy) % 8 == 0 && offsetof(Signature, shown) % 8 == 0 &&
+                offsetof(Signature, words) % 8 == 0 && offsetof(Signature, claim) % 8 == 0);
   /// The words of a FlightCopy, each written at once, which a reader may see while they change. The
   /// number is 0 while a new operation replaces an old one.
-  struct Entry : std::array<std::atomic<uint64_t>, kWords> {
+  struct alignas(64) Entry : std::array<std::atomic<uint64_t>, kWords> {
     template <class T> void set(size_t word, T value) {
       (*this)[word].store(static_cast<uint64_t>(value), std::memory_order_release);
     }
