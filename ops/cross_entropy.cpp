@@ -105,6 +105,11 @@ void check_loss_options(const char* what, const CrossEntropyOptions& options, in
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1)) {
     fail(what, ": label_smoothing is ", options.label_smoothing, ", expected 0 to 1");
   }
+  constexpr int64_t kMostExact = (int64_t{1} << 24) - 1;  // ids are compared as f32
+  if (options.ignore_index > kMostExact || options.ignore_index < -kMostExact) {
+    fail(what, ": ignore_index is ", options.ignore_index, ", expected ", -kMostExact, " to ",
+         kMostExact);
+  }
   if (!(options.z_loss >= 0)) fail(what, ": z_loss is ", options.z_loss, ", expected 0 or more");
   if (!options.weight) return;
   if (!(options.weight.shape() == Shape{classes}) || !is_floating(options.weight.dtype())) {

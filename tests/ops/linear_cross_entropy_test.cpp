@@ -225,6 +225,8 @@ TEST(LinearCrossEntropy, SaysWhatIsWrong) {
             "linear_cross_entropy: bias is [4], expected [5], the classes of weight [5, 4]");
   EXPECT_EQ(error(x, weight, ids, {.loss = {.label_smoothing = 2}}),
             "linear_cross_entropy: label_smoothing is 2, expected 0 to 1");
+  EXPECT_EQ(error(x, weight, ids, {.loss = {.ignore_index = -(1 << 24)}}),
+            "linear_cross_entropy: ignore_index is -16777216, expected -16777215 to 16777215");
   EXPECT_EQ(error(x, weight, ids, {.multiplier = 0}),
             "linear_cross_entropy: multiplier is 0, expected a number other than 0");
   EXPECT_EQ(error(x, weight, ids, {.softcap = -1}),

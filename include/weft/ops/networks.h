@@ -69,7 +69,7 @@ struct CrossEntropyOptions {
   Tensor weight = {};
   /// The share of the target, in [0, 1], that all classes have evenly.
   double label_smoothing = 0;
-  /// Rows with this target do not count.
+  /// Rows with this target, between -2^24 and 2^24, do not count.
   int64_t ignore_index = kIgnoredTarget;
   /// Factor of logsumexp(logits)^2, which is added to the loss of each row that counts.
   double z_loss = 0;
