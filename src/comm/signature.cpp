@@ -92,9 +92,9 @@ static void print_counts(std::ostream& out, const Signature& signature) {
 }
 
 std::string in_words(const Signature& signature) {
-  const std::string place = signature.device == DeviceKind::cuda ? " on cuda" : "";
+  const std::string device = signature.device == DeviceKind::cuda ? " on cuda" : "";
   if (signature.kind == CollectiveKind::exchange && signature.words[0]) {
-    return signature.words.data() + place;
+    return signature.words.data() + device;
   }
   std::ostringstream out;
   out << name_of(signature.kind) << '(';
@@ -112,7 +112,7 @@ std::string in_words(const Signature& signature) {
     out << (signature.kind == CollectiveKind::send ? ", to rank " : ", from rank ")
         << signature.root << ", tag " << signature.tag;
   }
-  out << ')' << place;
+  out << ')' << device;
   return out.str();
 }
 

@@ -45,7 +45,7 @@ void World::keep_apart(int rank) const {
   const int cores = CPU_COUNT(&all);
   const auto now = std::chrono::steady_clock::now();
   if (sharing_ > cores || now - moved < kBetweenMoves) return;
-  int before = place_of(rank) * cores / sharing_;
+  int before = local_index(rank) * cores / sharing_;
   int core = 0;
   while (!CPU_ISSET(core, &all) || before-- > 0) ++core;
   if (core == sched_getcpu()) return;
@@ -125,7 +125,7 @@ WorldFailure World::failure() const {
   return {state_->found_by - 1, state_->rank - 1, text, state_->was_late != 0};
 }
 
-std::chrono::milliseconds World::patience() const {
+std::chrono::milliseconds World::reader_deadline() const {
   constexpr std::chrono::milliseconds least(1000);
   return state_->was_late != 0 ? least : std::max(least, deadline_);
 }

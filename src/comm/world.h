@@ -112,7 +112,7 @@ class World : NotCopied {
 
   /// How long a rank of an aborted world may still read the memory of others: at least as long as
   /// any call, but short when a whole deadline has already passed.
-  std::chrono::milliseconds patience() const;
+  std::chrono::milliseconds reader_deadline() const;
   /// Called when `rank` still reads this rank's memory long after the world was aborted.
   virtual void on_stuck_reader(int) const {}
   /// Returns true when these world ranks see each other's memory, so that they can form a `group`.
@@ -126,7 +126,7 @@ class World : NotCopied {
   World(int ranks, std::chrono::milliseconds deadline, int sharing,
         std::shared_ptr<WorldState> state, std::shared_ptr<RankState[]> rank_states);
   /// The index of a rank among those that share these cores.
-  virtual int place_of(int rank) const { return rank; }
+  virtual int local_index(int rank) const { return rank; }
   /// Called in the process of the rank that aborts the world, before other ranks can see the
   /// failure.
   virtual void on_failure(const std::exception_ptr&) {}

@@ -61,23 +61,23 @@ std::shared_ptr<SharedMemory> SharedMemory::map(int index, OwnedDescriptor descr
       new SharedMemory(index, std::move(descriptor), static_cast<size_t>(status.st_size)));
 }
 
-static struct flock lock_of_place(int place) {
+static struct flock lock_of(int index) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
-  lock.l_start = place;
+  lock.l_start = index;
   lock.l_len = 1;
   return lock;
 }
 
-void SharedMemory::lock_place(int place) const {
-  struct flock lock = lock_of_place(place);
+void SharedMemory::lock_index(int index) const {
+  struct flock lock = lock_of(index);
   if (fcntl(descriptor(), F_SETLK, &lock) == 0 || errno == EACCES || errno == EAGAIN) return;
-  fail_call("fcntl", "process ", place, " cannot lock its place: ", std::strerror(errno));
+  fail_call("fcntl", "process ", index, " cannot lock its index: ", std::strerror(errno));
 }
 
-bool SharedMemory::is_place_locked(int place) const {
-  struct flock lock = lock_of_place(place);
+bool SharedMemory::is_index_locked(int index) const {
+  struct flock lock = lock_of(index);
   return fcntl(descriptor(), F_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 

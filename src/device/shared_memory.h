@@ -33,12 +33,11 @@ class SharedMemory : NotCopied {
   size_t bytes() const { return bytes_; }
   int descriptor() const { return descriptor_.get(); }
 
-  /// Locks the place of this process, a number, among those that share the memory; does nothing
-  /// when another process has it. The system releases the lock when the process is gone, however it
-  /// ended.
-  void lock_place(int place) const;
-  /// Returns true when another process holds the lock of that place.
-  bool is_place_locked(int place) const;
+  /// Locks the index of this process among those that share the memory; does nothing when another
+  /// process has it. The system releases the lock when the process is gone, however it ended.
+  void lock_index(int index) const;
+  /// Returns true when another process holds the lock of that index.
+  bool is_index_locked(int index) const;
 
  private:
   SharedMemory(int index, OwnedDescriptor descriptor, size_t bytes);

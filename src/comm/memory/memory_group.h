@@ -53,9 +53,9 @@ struct SlotEvents {
   std::vector<StreamEvent*> former;
 };
 
-/// A place in shared memory for one message from one rank to another: the sender posts, the
+/// An entry in shared memory for one message from one rank to another: the sender posts, the
 /// receiver takes it, copies from the sender's memory and marks it as received, and the sender
-/// frees the place. All zeros: a free place.
+/// frees the entry. All zeros: a free entry.
 struct alignas(64) PostedMessage {
   enum State : uint64_t { kFree, kPosted, kTaken, kReceived };
   /// The number of the message between the two ranks, times 4, plus the state.
@@ -78,12 +78,13 @@ class MemoryGroup : public Members, NotCopied {
   /// The most collectives of one group that a rank can have pending.
   static constexpr uint64_t kSlots = 32;
   /// Bytes of a slot's buffer for published data.
-  static constexpr size_t kRoom = 8192;
+  static constexpr size_t kEagerBytes = 8192;
 
   /// Bytes of the memory that a group needs.
   static size_t bytes_for(int ranks) {
     const auto n = static_cast<size_t>(ranks);
-    return n * kSlots * (sizeof(Slot) + kRoom) + n * n * kPostedMessages * sizeof(PostedMessage);
+    return n * kSlots * (sizeof(Slot) + kEagerBytes) +
+           n * n * kPostedMessages * sizeof(PostedMessage);
   }
   /// `memory`: aligned to 64 bytes, zeros when the first member joins. `heap`: the memory of this
   /// process that the others have mapped; null where ranks are threads, which share all memory.
@@ -95,17 +96,19 @@ class MemoryGroup : public Members, NotCopied {
   ~MemoryGroup();
 
   Slot& slot(int rank, uint64_t sequence) const {
-    return reinterpret_cast<Slot*>(memory_.get())[place(rank, sequence)];
+    return reinterpret_cast<Slot*>(memory_.get())[slot_index(rank, sequence)];
   }
   /// Only where ranks are threads.
-  SlotEvents& events(int rank, uint64_t sequence) const { return events_[place(rank, sequence)]; }
-  std::byte* room(int rank, uint64_t sequence) const {
-    return memory_.get() + places() * sizeof(Slot) + place(rank, sequence) * kRoom;
+  SlotEvents& events(int rank, uint64_t sequence) const {
+    return events_[slot_index(rank, sequence)];
   }
-  /// The message places from one rank to another.
+  std::byte* eager_buffer(int rank, uint64_t sequence) const {
+    return memory_.get() + slots() * sizeof(Slot) + slot_index(rank, sequence) * kEagerBytes;
+  }
+  /// The entries for messages from one rank to another.
   std::span<PostedMessage> posted_messages(int from, int to) const {
     auto* first =
-        reinterpret_cast<PostedMessage*>(memory_.get() + places() * (sizeof(Slot) + kRoom));
+        reinterpret_cast<PostedMessage*>(memory_.get() + slots() * (sizeof(Slot) + kEagerBytes));
     return {first + (from * size() + to) * kPostedMessages, kPostedMessages};
   }
   /// Returns the ranks that have not reached that progress in that call, and are in no later one.
@@ -123,10 +126,10 @@ class MemoryGroup : public Members, NotCopied {
   SharedHeap* const heap;
 
  private:
-  static size_t place(int rank, uint64_t sequence) {
+  static size_t slot_index(int rank, uint64_t sequence) {
     return static_cast<size_t>(rank) * kSlots + sequence % kSlots;
   }
-  size_t places() const { return world_ranks.size() * kSlots; }
+  size_t slots() const { return world_ranks.size() * kSlots; }
 
   const std::shared_ptr<std::byte> memory_;
   mutable std::vector<SlotEvents> events_;

@@ -162,7 +162,7 @@ class ExchangeWork : public PendingWork {
   void joined() final { order_.join(); }
   bool is_complete() const final { return order_.is_reached(); }
 
-  void retreat() noexcept final {
+  void await_release() noexcept final {
     for (int r = 0; r < group().size(); ++r) {
       if (r == rank()) continue;
       wait_while(r, [&] {
@@ -210,9 +210,9 @@ class ExchangeWork : public PendingWork {
 
   void begin_reading() {
     compare_signatures();
-    reads_rooms_ = phases_ > 0 && publication_.is_eager();
-    for (int r = 0; reads_rooms_ && r < group().size(); ++r) {
-      reads_rooms_ = group().slot(r, sequence()).is_eager;
+    reads_eager_buffers_ = phases_ > 0 && publication_.is_eager();
+    for (int r = 0; reads_eager_buffers_ && r < group().size(); ++r) {
+      reads_eager_buffers_ = group().slot(r, sequence()).is_eager;
     }
     flight().started();
   }
@@ -234,7 +234,7 @@ class ExchangeWork : public PendingWork {
 
   /// Returns false when the world has been aborted, because the others' memory may be gone.
   bool may_read() {
-    if (reads_rooms_) return true;
+    if (reads_eager_buffers_) return true;
     // Set before the check for an abort: a rank that gives up keeps its memory as it is while
     // others read it.
     slot_.reading.store(sequence(), std::memory_order_seq_cst);
@@ -291,7 +291,7 @@ class ExchangeWork : public PendingWork {
   /// The last phase that this rank has finished; -1: it has only published.
   int phase_ = -1;
   /// All ranks have published eagerly.
-  bool reads_rooms_ = false;
+  bool reads_eager_buffers_ = false;
   /// The ranks below this one have `reached` it.
   int seen_ = 0;
   Slot& slot_;
@@ -327,7 +327,7 @@ class ReadersWork final : public PendingWork {
   bool advance() override { return missing().empty(); }
   std::vector<int> missing() const override { return group().behind(sequence(), progress_); }
   const char* missed(int) const override { return "finish it"; }
-  void retreat() noexcept override {}
+  void await_release() noexcept override {}
   std::string words() const override {
     return weft::in_words(group().slot(rank(), sequence()).signature);
   }

@@ -87,7 +87,7 @@ class Publication : NotCopied {
 
   /// Returns what the other ranks are to read: a Collective, or an array of blocks.
   template <class Call> const void* publish(const Call& call) {
-    is_eager_ = group_.world->is_crowded() && fits_room(call);
+    is_eager_ = group_.world->is_crowded() && fits_eager_buffer(call);
     return is_eager_ || group_.ranks_are_processes() ? shared(call) : in_place(call);
   }
   /// All published data is in the slot's buffer.
@@ -109,8 +109,8 @@ class Publication : NotCopied {
   };
   static const void* in_place(const Collective& call) { return &call; }
   static const void* in_place(const Exchange& call) { return call.blocks.data(); }
-  bool fits_room(const Collective& call) const;
-  bool fits_room(const Exchange& call) const;
+  bool fits_eager_buffer(const Collective& call) const;
+  bool fits_eager_buffer(const Exchange& call) const;
   /// Returns true when the other processes see the data in place.
   bool is_seen(const void* data) const;
   const void* shared_bytes(const void* data, size_t bytes);
@@ -123,13 +123,13 @@ class Publication : NotCopied {
   /// Allocates memory that the others see, for the life of this object.
   void* hold(size_t bytes);
   /// As `hold`, but in the slot's buffer while it has space.
-  void* place(size_t bytes);
+  void* allocate(size_t bytes);
 
   const MemoryGroup& group_;
   const int rank_;
   const uint64_t sequence_;
   bool is_eager_ = false;
-  size_t placed_ = 0;
+  size_t used_ = 0;
   std::vector<Ref<Storage>> held_;
   std::vector<Late> late_;
   /// For a call in rounds of `phases_` phases each.
@@ -157,7 +157,7 @@ class PendingWork : public Waitable {
   template <class Uses> void wait_while(int rank, Uses uses) const noexcept {
     const int other = members_.world_rank(rank);
     const auto is_over = [&] { return !uses() || world().has_ended(other); };
-    while (!wait_until(world().spins(), world().patience(), is_over))
+    while (!wait_until(world().spins(), world().reader_deadline(), is_over))
       world().on_stuck_reader(other);
   }
 };

@@ -166,48 +166,48 @@ ProcessWorld::ProcessWorld(int rank, int ranks, std::vector<int> here,
       heap_(heap),
       end_process_(end_process),
       gone_(here_.size()) {
-  const auto place = static_cast<size_t>(place_of(rank));
-  segment_.processes[place].store(getpid(), std::memory_order_relaxed);
+  const auto index = static_cast<size_t>(local_index(rank));
+  segment_.processes[index].store(getpid(), std::memory_order_relaxed);
 }
 
-int ProcessWorld::place_of(int rank) const {
+int ProcessWorld::local_index(int rank) const {
   const auto found = std::find(here_.begin(), here_.end(), rank);
   return found == here_.end() ? -1 : static_cast<int>(found - here_.begin());
 }
 
 std::shared_ptr<Transport> ProcessWorld::world_transport() {
   return std::make_shared<MemoryTransport>(group({.name = "world", .world_ranks = here_}),
-                                           place_of(rank_));
+                                           local_index(rank_));
 }
 
 void ProcessWorld::on_stuck_reader(int rank) const {
   end_process_(concat("rank ", rank_, " ends, because rank ", rank, " still reads its memory ",
-                      patience().count(), " ms after: ", failure().text));
+                      reader_deadline().count(), " ms after: ", failure().text));
 }
 
 bool ProcessWorld::shares_memory(std::span<const int> ranks) const {
-  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return place_of(rank) >= 0; });
+  return std::all_of(ranks.begin(), ranks.end(), [&](int rank) { return local_index(rank) >= 0; });
 }
 
 bool ProcessWorld::is_gone(int rank) const {
-  const int place = place_of(rank);
-  if (place < 0 || rank == rank_) return false;
+  const int index = local_index(rank);
+  if (index < 0 || rank == rank_) return false;
   const std::lock_guard guard(looking_);
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ >= kLookEvery) {
     looked_ = now;
     for (size_t p = 0; p < here_.size(); ++p) {
       if (here_[p] == rank_ || gone_[p]) continue;
-      gone_[p] = !memory_->is_place_locked(static_cast<int>(p));
+      gone_[p] = !memory_->is_index_locked(static_cast<int>(p));
     }
   }
-  return gone_[static_cast<size_t>(place)];
+  return gone_[static_cast<size_t>(index)];
 }
 
 std::string ProcessWorld::end_in_words(int rank) const {
   if (says_ended(rank)) return "ended";
-  const auto place = static_cast<size_t>(place_of(rank));
-  const int32_t process = segment_.processes[place].load(std::memory_order_relaxed);
+  const auto index = static_cast<size_t>(local_index(rank));
+  const int32_t process = segment_.processes[index].load(std::memory_order_relaxed);
   if (process == 0) return "is gone (its process died or exited while it connected)";
   return concat("is gone (process ", process, " died or exited)");
 }

@@ -95,7 +95,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   static constexpr size_t kSegmentBytes = size_t{64} << 30;
 
   /// `here`: the ranks of this host, including `rank`. `segment`: zeros when the first of them
-  /// joins, with each one's place locked (`meet`). `heap`: the memory that this process shares with
+  /// joins, with each one's index locked (`meet`). `heap`: the memory that this process shares with
   /// the others.
   ProcessWorld(int rank, int ranks, std::vector<int> here, std::chrono::milliseconds deadline,
                std::shared_ptr<SharedMemory> segment, SharedHeap& heap, EndProcess end_process);
@@ -112,7 +112,7 @@ class ProcessWorld final : public World, public std::enable_shared_from_this<Pro
   std::shared_ptr<MemoryGroup> group(Members members) override;
 
  private:
-  int place_of(int rank) const override;
+  int local_index(int rank) const override;
   std::byte* cut(size_t bytes);
 
   const int rank_;

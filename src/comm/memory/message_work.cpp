@@ -6,13 +6,13 @@
 
 namespace weft {
 
-/// A message place and the stage in which it was seen.
+/// A posted message and the stage in which it was seen.
 struct SeenMessage {
   PostedMessage* message = nullptr;
   uint64_t stage = UINT64_MAX;
 };
 
-/// Returns the earliest posted message with that tag, found in one pass over the places.
+/// Returns the earliest posted message with that tag, found in one pass over the entries.
 static SeenMessage earliest_seen(std::span<PostedMessage> messages, int tag) {
   SeenMessage first;
   for (PostedMessage& message : messages) {
@@ -25,7 +25,7 @@ static SeenMessage earliest_seen(std::span<PostedMessage> messages, int tag) {
 
 PostedMessage* take_message(std::span<PostedMessage> messages, int tag) {
   if (!earliest_seen(messages, tag).message) return nullptr;
-  // An earlier message may have been posted to a place that the first pass had already visited.
+  // An earlier message may have been posted to an entry that the first pass had already visited.
   // After one message was seen, a second pass sees all that were posted before it.
   SeenMessage first = earliest_seen(messages, tag);
   if (!first.message) return nullptr;
@@ -83,16 +83,16 @@ class SendWork final : public MessageWork {
     return true;
   }
 
-  /// Returns false while earlier messages occupy all the places, and in an aborted world.
+  /// Returns false while earlier messages occupy all the entries, and in an aborted world.
   bool post() {
     if (world().is_aborted()) return false;
     uint64_t& posted = transport_.sent_to(other_).posted;
     if (posted + 1 != order_) return false;
-    const std::span<PostedMessage> places = group().posted_messages(rank(), other_);
-    const auto free = std::find_if(places.begin(), places.end(), [](const PostedMessage& message) {
-      return message.state() == PostedMessage::kFree;
-    });
-    if (free == places.end()) return false;
+    const std::span<PostedMessage> entries = group().posted_messages(rank(), other_);
+    const auto free = std::find_if(
+        entries.begin(), entries.end(),
+        [](const PostedMessage& message) { return message.state() == PostedMessage::kFree; });
+    if (free == entries.end()) return false;
     posted_ = &*free;
     posted_->data =
         publication_.visible(piece_.send, static_cast<size_t>(count_) * size_of(piece_.dtype));
@@ -110,7 +110,7 @@ class SendWork final : public MessageWork {
   }
   const char* missed(int) const override { return "receive it"; }
 
-  void retreat() noexcept override {
+  void await_release() noexcept override {
     if (!posted_) return;
     uint64_t posted = order_ * 4 + PostedMessage::kPosted;
     if (posted_->stage.compare_exchange_strong(posted, PostedMessage::kFree,
@@ -124,7 +124,7 @@ class SendWork final : public MessageWork {
   Publication publication_;
   /// The number of this message among those to the same rank, which are posted in this order.
   const uint64_t order_;
-  /// Null while no place is free.
+  /// Null while no entry is free.
   PostedMessage* posted_ = nullptr;
 };
 
@@ -169,7 +169,7 @@ class RecvWork final : public MessageWork {
 
   std::vector<int> missing() const override { return {other_}; }
   const char* missed(int) const override { return "send it"; }
-  void retreat() noexcept override { forget(); }
+  void await_release() noexcept override { forget(); }
 };
 
 Work start_message(MemoryTransport& transport, const Collective& call) {

@@ -9,7 +9,7 @@
 namespace weft {
 
 /// The bytes that data of that size occupies in a buffer: whole cache lines.
-static constexpr size_t room_for(size_t bytes) { return (bytes + 63) / 64 * 64; }
+static constexpr size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t bytes_of_elements(int64_t elements, DType dtype) {
   return static_cast<size_t>(elements) * size_of(dtype);
@@ -29,9 +29,9 @@ class StagingBuffer {
     }
   }
 
-  /// The bytes that it needs, to be passed to `place_at` first.
+  /// The bytes that it needs, to be passed to `put_at` first.
   size_t bytes() const { return 2 * half_bytes_ + reduced_bytes_; }
-  void place_at(void* memory) { memory_ = static_cast<std::byte*>(memory); }
+  void put_at(void* memory) { memory_ = static_cast<std::byte*>(memory); }
 
   /// Makes the published copy of a call point here.
   void lead_here(Collective& shown, Piece* pieces) const {
@@ -81,11 +81,11 @@ class StagingBuffer {
     if (sizes_of(call_, piece, rank_).send == 0) return 0;
     int64_t elements = 0;
     for (int r = first_part(); r < parts_end(); ++r) elements += most(piece, r);
-    return room_for(bytes_of_elements(elements, piece.dtype));
+    return padded(bytes_of_elements(elements, piece.dtype));
   }
   size_t reduced_of(const Piece& piece) const {
     if (call_.kind != CollectiveKind::all_reduce) return 0;
-    return room_for(bytes_of_elements(most(piece, rank_), piece.recv_dtype));
+    return padded(bytes_of_elements(most(piece, rank_), piece.recv_dtype));
   }
 
   void fill_piece(const Piece& piece, const Round& round, std::byte* to) const {
@@ -121,12 +121,12 @@ void* Publication::hold(size_t bytes) {
   return held_.back()->data();
 }
 
-void* Publication::place(size_t bytes) {
-  const size_t end = placed_ + room_for(bytes);
-  if (end > MemoryGroup::kRoom) return hold(bytes);
-  void* place = group_.room(rank_, sequence_) + placed_;
-  placed_ = end;
-  return place;
+void* Publication::allocate(size_t bytes) {
+  const size_t end = used_ + padded(bytes);
+  if (end > MemoryGroup::kEagerBytes) return hold(bytes);
+  void* memory = group_.eager_buffer(rank_, sequence_) + used_;
+  used_ = end;
+  return memory;
 }
 
 bool Publication::is_seen(const void* data) const {
@@ -135,7 +135,7 @@ bool Publication::is_seen(const void* data) const {
 
 const void* Publication::shared_bytes(const void* data, size_t bytes) {
   if (bytes == 0 || is_seen(data)) return data;
-  void* copied = sequence_ > 0 ? place(bytes) : hold(bytes);
+  void* copied = sequence_ > 0 ? allocate(bytes) : hold(bytes);
   std::memcpy(copied, data, bytes);
   return copied;
 }
@@ -146,29 +146,29 @@ template <class T> static std::span<const T> stored(std::span<const T> values, v
   return {static_cast<const T*>(memory), values.size()};
 }
 
-bool Publication::fits_room(const Collective& call) const {
+bool Publication::fits_eager_buffer(const Collective& call) const {
   // The readers compare counts: a rank that sent other counts than expected must learn of it in
   // this call.
   if (call.kind == CollectiveKind::all_to_all) return false;
-  size_t bytes = room_for(sizeof(Collective)) + room_for(call.pieces.size_bytes());
+  size_t bytes = padded(sizeof(Collective)) + padded(call.pieces.size_bytes());
   for (const Piece& piece : call.pieces) {
-    if (piece.device != cpu || bytes > MemoryGroup::kRoom) return false;
+    if (piece.device != cpu || bytes > MemoryGroup::kEagerBytes) return false;
     const int64_t sent = sizes_of(call, piece, rank_).send;
-    bytes += room_for(bytes_of_elements(sent, piece.dtype)) + room_for(piece.counts.size_bytes());
+    bytes += padded(bytes_of_elements(sent, piece.dtype)) + padded(piece.counts.size_bytes());
     if (call.kind == CollectiveKind::all_reduce) {
-      bytes += room_for(bytes_of_elements(sent, piece.recv_dtype));
+      bytes += padded(bytes_of_elements(sent, piece.recv_dtype));
     }
   }
-  return bytes <= MemoryGroup::kRoom;
+  return bytes <= MemoryGroup::kEagerBytes;
 }
 
-bool Publication::fits_room(const Exchange& call) const {
-  size_t bytes = room_for(call.blocks.size_bytes());
+bool Publication::fits_eager_buffer(const Exchange& call) const {
+  size_t bytes = padded(call.blocks.size_bytes());
   for (const MemoryBlock& block : call.blocks) {
     if (block.device != cpu) return false;
-    bytes += room_for(bytes_of_elements(block.numel(), block.dtype));
+    bytes += padded(bytes_of_elements(block.numel(), block.dtype));
   }
-  return bytes <= MemoryGroup::kRoom;
+  return bytes <= MemoryGroup::kEagerBytes;
 }
 
 /// The rank's own share of an all_reduce, which is reduced in the first phase and read in the
@@ -178,7 +178,7 @@ const void* Publication::late_part(const Piece& piece) {
   if (share.count == 0 || is_seen(piece.recv)) return piece.recv;
   const size_t before = bytes_of_elements(share.begin, piece.recv_dtype);
   void* made = static_cast<std::byte*>(piece.recv) + before;
-  void* shown = place(bytes_of_elements(share.count, piece.recv_dtype));
+  void* shown = allocate(bytes_of_elements(share.count, piece.recv_dtype));
   late_.push_back({1, dense_block(made, piece.recv_dtype, {share.count}),
                    dense_block(shown, piece.recv_dtype, {share.count})});
   // The other ranks address the share by its position in the whole.
@@ -203,17 +203,17 @@ bool Publication::needs_rounds(const Collective& call) const {
 }
 
 const void* Publication::shared(const Collective& call) {
-  auto* shown = new (place(sizeof(Collective))) Collective(call);
-  auto* pieces = static_cast<Piece*>(place(call.pieces.size_bytes()));
+  auto* shown = new (allocate(sizeof(Collective))) Collective(call);
+  auto* pieces = static_cast<Piece*>(allocate(call.pieces.size_bytes()));
   const bool in_rounds = needs_rounds(call);
   for (size_t i = 0; i < call.pieces.size(); ++i) {
     const Piece& piece = call.pieces[i];
     new (pieces + i) Piece(in_rounds ? piece : shared_piece(call, piece));
-    pieces[i].counts = stored(piece.counts, place(piece.counts.size_bytes()));
+    pieces[i].counts = stored(piece.counts, allocate(piece.counts.size_bytes()));
   }
   if (in_rounds) {
     staging_ = std::make_shared<StagingBuffer>(call, group_.size(), rank_);
-    staging_->place_at(hold(staging_->bytes()));
+    staging_->put_at(hold(staging_->bytes()));
     staging_->fill(0);
     staging_->lead_here(*shown, pieces);
     phases_ = phases_of(call.kind);
@@ -226,7 +226,7 @@ const void* Publication::shared(const Collective& call) {
 MemoryBlock Publication::shared_block(const MemoryBlock& block, int phase) {
   const int64_t elements = block.numel();
   if (elements == 0 || !block.data || is_seen(block.data)) return block;
-  void* copied = place(bytes_of_elements(elements, block.dtype));
+  void* copied = allocate(bytes_of_elements(elements, block.dtype));
   MemoryBlock shown = dense_block(copied, block.dtype, block.shape, block.device);
   if (phase == 0) {
     copy(shown, block);
@@ -237,7 +237,7 @@ MemoryBlock Publication::shared_block(const MemoryBlock& block, int phase) {
 }
 
 const void* Publication::shared(const Exchange& call) {
-  auto* blocks = static_cast<MemoryBlock*>(place(call.blocks.size_bytes()));
+  auto* blocks = static_cast<MemoryBlock*>(allocate(call.blocks.size_bytes()));
   for (size_t i = 0; i < call.blocks.size(); ++i) {
     new (blocks + i) MemoryBlock(shared_block(call.blocks[i], static_cast<int>(i)));
   }

@@ -41,18 +41,18 @@ static ucred peer_of(int connection) {
   return peer;
 }
 
-/// A greeting as the system sends it, with room for descriptors.
+/// A greeting as the system sends it, with space for descriptors.
 struct GreetingMessage {
   static constexpr size_t kMostDescriptors = SharedMemory::kMaxRegions;
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> room{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
   iovec part;
   msghdr head = {};
 
   explicit GreetingMessage(Greeting& greeting) : part{&greeting, sizeof greeting} {
     head.msg_iov = &part;
     head.msg_iovlen = 1;
-    head.msg_control = room.data();
-    head.msg_controllen = room.size();
+    head.msg_control = control.data();
+    head.msg_controllen = control.size();
   }
 };
 
@@ -185,7 +185,7 @@ class FirstProcess {
       : members_(members), until_(until) {
     take_name();
     memory_.segment = SharedMemory::create(0, segment_bytes);
-    memory_.segment->lock_place(0);
+    memory_.segment->lock_index(0);
     memory_.heaps.resize(static_cast<size_t>(members.count));
     memory_.heaps[0] = SharedMemory::create(1, SharedMemory::kRegion);
     guests_.resize(memory_.heaps.size());
@@ -269,9 +269,9 @@ class FirstProcess {
     silent_.push_back(std::move(guest));
   }
 
-  void take_greeting(size_t place) {
-    OwnedDescriptor guest = std::move(silent_[place]);
-    silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(place));
+  void take_greeting(size_t guest_index) {
+    OwnedDescriptor guest = std::move(silent_[guest_index]);
+    silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(guest_index));
     Greeting greeting;
     std::vector<OwnedDescriptor> brought;
     try {
@@ -362,8 +362,8 @@ static HostMemory meet_as_guest(const HostMembers& members, Clock::time_point un
   HostMemory memory;
   memory.segment = SharedMemory::map(0, std::move(received_from(first.get(), until).at(0)));
   // Before process 0 counts it as present: from then on the others can find that it has died.
-  // Process 0 refuses a process whose place is taken.
-  memory.segment->lock_place(members.index);
+  // Process 0 refuses a process whose index is taken.
+  memory.segment->lock_index(members.index);
   send_greeting(first.get(), greeting_of(members, members.build), {own->descriptor()});
   std::vector<OwnedDescriptor> shared = received_from(first.get(), until);
   for (int i = 0; i < members.count; ++i) {

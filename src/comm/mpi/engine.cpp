@@ -212,7 +212,7 @@ int MpiEngine::new_tags() {
 /// The first rank that is known to have exited without an end message, or -1.
 int MpiEngine::gone_rank() const {
   for (int r = 0; r < size_; ++r) {
-    if (!has_ended(r) && world_->is_gone(r)) return r;
+    if (!has_sent_all(r) && world_->is_gone(r)) return r;
   }
   return -1;
 }

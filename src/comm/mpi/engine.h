@@ -66,7 +66,7 @@ class MpiEngine : NotCopied {
   void add_work();
   void remove_work() { --works_; }
   /// True when the rank has ended and all messages it sent before have arrived.
-  bool has_ended(int rank) const { return ended_[static_cast<size_t>(rank)] != 0; }
+  bool has_sent_all(int rank) const { return ended_[static_cast<size_t>(rank)] != 0; }
   /// Sends a short message, which is copied.
   void send(int to, const MpiHeader& header, MpiPayload words = {}, const MpiSegments& data = {});
   void transfer(const MpiTransfer& transfer, MpiWork& owner, uint64_t token);

@@ -137,7 +137,7 @@ std::vector<int> MpiWork::missing() const {
 std::string MpiWork::departure(int rank) const {
   const int world_rank = group().world_rank(rank);
   const MpiEngine::Lock lock = engine().lock();
-  const bool has_ended = engine().has_ended(world_rank);
+  const bool has_ended = engine().has_sent_all(world_rank);
   // Its messages arrive soon after its process has exited.
   if (waited() > kLongestWay && !has_ended && world().is_gone(world_rank)) {
     return world().end_in_words(world_rank);
@@ -156,7 +156,7 @@ std::chrono::milliseconds MpiWork::grace(const std::vector<int>&) const {
   return std::min<std::chrono::milliseconds>(world().deadline() / 4, kOthersFirst);
 }
 
-void MpiWork::retreat() noexcept {
+void MpiWork::await_release() noexcept {
   const MpiEngine::Lock lock = engine().lock();
   if (!over_) mark_over();
   engine().poll();  // notifies the other processes

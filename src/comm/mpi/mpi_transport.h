@@ -141,7 +141,7 @@ class MpiWork : public Waitable {
   std::string departure(int rank) const final;
   bool heeds_departures() const final;
   std::chrono::milliseconds grace(const std::vector<int>& ranks) const final;
-  void retreat() noexcept final;
+  void await_release() noexcept final;
 
   MpiTransport& transport_;
   const std::shared_ptr<Transport> keep_;

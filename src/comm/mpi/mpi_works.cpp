@@ -177,9 +177,9 @@ class MpiCollective final : public MpiWork {
 
   std::byte* scratch_of(size_t block, int r) const {
     const size_t slot = block % kMpiBlocksInFlight;
-    const auto place = static_cast<size_t>(r > rank() ? r - 1 : r);
+    const auto index = static_cast<size_t>(r > rank() ? r - 1 : r);
     return static_cast<std::byte*>(scratch_->data()) +
-           (slot * others_.size() + place) * static_cast<size_t>(parts_.block_bytes());
+           (slot * others_.size() + index) * static_cast<size_t>(parts_.block_bytes());
   }
 
   /// Reduces the next block of this rank; `data_of(r)` is where the other rank r's lies.

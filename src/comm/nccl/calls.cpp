@@ -82,10 +82,10 @@ void NcclAgreement::fail_diverged() {
   const auto [least, most] = std::minmax_element(lasts.begin(), lasts.end());
   const uint64_t first = *most < kCalls ? 1 : *most - kCalls + 1;
   for (uint64_t number = first; number <= *least; ++number) {
-    const uint64_t place = number % kCalls;
+    const uint64_t index = number % kCalls;
     for (uint64_t r = 1; r < ranks; ++r) {
-      if (all[r * kCalls + place] == all[place]) continue;
-      const NcclCallName& call = calls_[place];
+      if (all[r * kCalls + index] == all[index]) continue;
+      const NcclCallName& call = calls_[index];
       const auto called = gathered(std::span<const Signature>(&call.signature, 1));
       const auto rank = static_cast<int>(r);
       fail(call, rank,

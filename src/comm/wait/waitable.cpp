@@ -209,7 +209,7 @@ void Waitable::end_with_current_exception() noexcept {
   done_ = true;
   flight_.failed();
   write_flight_record(text_of(error_));
-  retreat();
+  await_release();
 }
 
 }  // namespace weft

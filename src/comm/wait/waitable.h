@@ -57,7 +57,7 @@ class Waitable : public Work::State, NotCopied {
   /// How long after the deadline these missing ranks, or ranks that wait for them, may fail first.
   virtual std::chrono::milliseconds grace(const std::vector<int>& ranks) const;
   /// Returns when no other rank uses this one's memory for this call. Called after an abort.
-  virtual void retreat() noexcept = 0;
+  virtual void await_release() noexcept = 0;
   /// Called after a wait that succeeded.
   virtual void joined() {}
   /// Returns false while a GPU still works for this call, which `advance` has ended.
