@@ -256,7 +256,7 @@ void add_sample(CLI::App& program) {
   sample->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_named(*sample, "DIR,--resume", o.model, "DIR",
             "A run (its newest complete checkpoint), a checkpoint, an import, or a Hugging "
-            "Face Llama")
+            "Face model")
       ->required();
   add_prompt_flags(*sample, o);
   add_whole(*sample, "--tokens", o.generation.tokens, "Tokens to add", 1);

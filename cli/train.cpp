@@ -153,7 +153,7 @@ class Training {
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     const int threads = Context::current().threads;
     print(data_.stream().size(), " tokens in ", data_.stream().paths().size(),
-          " files; a Llama of ", parameters, " parameters on ", mesh_, device, ", ", threads,
+          " files; a model of ", parameters, " parameters on ", mesh_, device, ", ", threads,
           threads == 1 ? " thread" : " threads", " a rank\n");
     if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
     std::fflush(stdout);

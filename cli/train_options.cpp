@@ -120,7 +120,8 @@ static void complete(TrainOptions& o) {
 void add_train(CLI::App& program, int& code) {
   const auto options = std::make_shared<TrainOptions>();
   TrainOptions& o = *options;
-  CLI::App* train = program.add_subcommand("train", "Train a Llama on text, sharded over ranks");
+  CLI::App* train =
+      program.add_subcommand("train", "Train a transformer on text, sharded over ranks");
   train->footer(
       "Examples: weft train --data src --model tiny --ranks 4 --steps 200\n"
       "          weft train --data src --mesh dp=2,tp=2 --dtype bf16 --accumulate 2\n"
@@ -133,7 +134,7 @@ void add_train(CLI::App& program, int& code) {
   train->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*train, o.parallel);
   add_named(*train, "--init", o.init, "DIR",
-            "Weights to start from: a Hugging Face Llama, a run, a checkpoint or an import");
+            "Weights to start from: a Hugging Face model, a run, a checkpoint or an import");
   add_whole(*train, "--ranks", o.ranks,
             "Ranks, threads of this process (default: those of --mesh, or 1); started by weft run "
             "or mpirun, each process is one rank",

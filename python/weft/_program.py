@@ -30,7 +30,7 @@ _CAN_BE_OFF = {"sequence-parallel"}
 
 
 def estimate(**flags):
-    """Returns a text with the predicted cost of a configuration of a Llama on a cluster that need
+    """Returns a text with the predicted cost of a configuration of a model on a cluster that need
     not exist: memory by purpose, traffic by axis, time of a step, and with schedule=True its
     schedule. The flags are those of `weft estimate`: estimate(model="small", mesh="dp=2,tp=2",
     strategy="full_shard", dtype="bf16", batch=16, seq=512, machine="h100"). ValueError describes a

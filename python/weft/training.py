@@ -5,7 +5,7 @@ from weft import _weft
 
 
 class LlamaRun:
-    """A Llama's training run in the format of `weft train --save`: a run that is saved here can
+    """A training run in the format of `weft train --save`: a run that is saved here can
     continue with `weft train --resume`, and vice versa.
 
     `step` counts the steps done. The run numbers (seed, rows a step, tokens a row, tokens of the
