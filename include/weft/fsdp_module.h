@@ -66,7 +66,8 @@ class WEFT_API FsdpModule {
   /// Frees the unsharded parameters, also those that the strategy keeps.
   void reshard();
   /// False: backwards reduce nothing, and add unsharded gradients (see also NoSync, which
-  /// still reduces what the strategy reduces in each micro-step).
+  /// still reduces what the strategy reduces in each micro-step). After micro-steps of NoSync,
+  /// `grad()` shows only the unsharded ones, until the next backward that reduces adds them.
   void set_requires_gradient_sync(bool requires_gradient_sync, bool recurse = true);
   /// False: as in NoSync, the reductions of the last micro-step (`hsdp`: the all-reduce) wait.
   void set_requires_all_reduce(bool requires_all_reduce, bool recurse = true);
