@@ -44,7 +44,7 @@ class WEFT_API StreamScope : NotCopied {
   Stream before_;
 };
 
-/// What the GPU's runtime keeps of an event.
+/// Holds an event of the GPU's runtime, which alone defines it.
 struct StreamEvent;
 
 /// A point in a stream's work. An empty one needs no wait, as always on the CPU.
