@@ -124,9 +124,10 @@ void MpiEngine::look_at_termination() {
     asked_at_ = now;
     // The launcher also asks because a rank has died, which is then the cause.
     const int gone = gone_rank();
-    world_->abort({rank_, gone,
-                   gone < 0 ? concat("rank ", rank_, " was told to end (signal ", SIGTERM, ')')
-                            : concat("rank ", gone, " ", world_->end_in_words(gone))});
+    world_->abort(gone >= 0 ? death_of(gone)
+                            : WorldFailure{rank_, -1,
+                                           concat("rank ", rank_, " was told to end (signal ",
+                                                  SIGTERM, ')')});
   }
   if (now - asked_at_ > kLinger) Termination::obey();
 }
@@ -172,6 +173,9 @@ void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
 
 void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {
   silent_ = true;  // the sender notifies all others
+  // A launcher also asks ranks to end because one has died, which only those of its host know.
+  const int gone = header.from < 0 ? gone_rank() : -1;
+  if (gone >= 0) return world_->abort(death_of(gone));
   const std::string text(reinterpret_cast<const char*>(payload.data()), payload.size());
   world_->abort({static_cast<int>(header.sequence), header.from, text, header.was_late != 0});
 }
@@ -215,6 +219,10 @@ int MpiEngine::gone_rank() const {
     if (!has_sent_all(r) && world_->is_gone(r)) return r;
   }
   return -1;
+}
+
+WorldFailure MpiEngine::death_of(int gone) const {
+  return {rank_, gone, concat("rank ", gone, " ", world_->end_in_words(gone))};
 }
 
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.

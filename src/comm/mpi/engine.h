@@ -84,6 +84,7 @@ class MpiEngine : NotCopied {
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void send_failure();
   int gone_rank() const;
+  WorldFailure death_of(int gone) const;
   void look_for_gone_ranks();
   void stop_thread();
 
