@@ -363,7 +363,7 @@ std::string PieceNormalizer::apply(std::string_view text) const {
     if (!part.empty()) after_space = rules_.removes_spaces && part.ends_with(' ');
     text.remove_prefix(bytes);
   }
-  while (rules_.removes_spaces && to.ends_with(space)) to.resize(to.size() - space.size());
+  while (rules_.removes_spaces && to.ends_with(space)) to.erase(to.size() - space.size());
   if (rules_.adds_space && rules_.space_is_suffix) to += space;
   return to;
 }
