@@ -16,6 +16,8 @@ Under `weft run -n 4 -- python script.py`, mpirun or torchrun each process is a 
 `body(weft.connect())`.
 """
 
+import sys as _sys
+
 from weft import _weft
 from weft._weft import *
 from weft._array_api import *
@@ -27,5 +29,19 @@ from weft._program import estimate
 from weft._visualize import visualize
 from weft import linalg, nn, ops, optim, testing, training
 from weft import torch as _torch
+from weft._arguments import missing_in as _missing_in
+
+for _place, _name in {
+    _sys.modules[__name__]: "weft",
+    linalg: "weft.linalg",
+    nn: "weft.nn",
+    nn.functional: "weft.nn.functional",
+    nn.init: "weft.nn.init",
+    nn.utils: "weft.nn.utils",
+    optim: "weft.optim",
+    optim.lr_scheduler: "weft.optim.lr_scheduler",
+    _torch: "weft.torch",
+}.items():
+    _place.__getattr__ = _missing_in(_name)
 
 __version__ = _weft.__version__

@@ -17,8 +17,20 @@ def described(value):
     text = repr(value) if isinstance(value, (str, int, float, type(None))) else ""
     if 0 < len(text.encode(errors="replace")) <= 30:
         return text
-    name = type(value).__name__
+    kind = type(value)
+    name = kind.__name__
+    if hasattr(kind, "__dlpack__") and not isinstance(value, _weft.Tensor):
+        name = f"{kind.__module__.partition('.')[0]}.{name}"
     return ("an " if name[:1].lower() in "aeiou" else "a ") + name
+
+
+def conversion_of(value, kind):
+    """How a value that is not one becomes a Tensor, where that is expected."""
+    if "Tensor" not in _parts(kind, " | "):
+        return ""
+    if hasattr(value, "__dlpack__"):
+        return "; convert it by weft.from_dlpack"
+    return "; convert it by weft.tensor" if isinstance(value, (list, tuple)) else ""
 
 
 def tensor_of(x):
@@ -224,9 +236,13 @@ def _wrong_value(signature, given):
         value = given.value_of(signature, i)
         if value is _MISSING or _fits(value, argument.kind):
             continue
-        name = "argument" if argument.name.startswith("arg") else argument.name
-        size = " of 64 bits" if argument.kind == "int" and isinstance(value, int) else ""
-        return f"{name} is {described(value)}, expected {argument.kind}{size}"
+        name, kind = "argument" if argument.name.startswith("arg") else argument.name, argument.kind
+        if kind.startswith("Sequence[") and isinstance(value, (list, tuple)):
+            kind = kind[len("Sequence[") : -1]
+            wrong = [i for i, item in enumerate(value) if not _fits(item, kind)]
+            name, value = f"item {wrong[0]} of {name}", value[wrong[0]]
+        size = " of 64 bits" if kind == "int" and isinstance(value, int) else ""
+        return f"{name} is {described(value)}, expected {kind}{size}{conversion_of(value, kind)}"
     return ""
 
 
@@ -244,3 +260,16 @@ def refusal_of(function, docstring, values, names, quoted):
             return f"{function}: {wrong}"
     self_given = signatures[0].self if signatures else 0
     return f"{function}: arguments are {given.in_words(self_given)}, expected {taken}"
+
+
+def missing_in(where):
+    """A module's __getattr__: raises an AttributeError with the nearest names."""
+
+    def __getattr__(name):
+        if name.startswith("_"):
+            raise AttributeError(f"module {where!r} has no attribute {name!r}")
+        from weft import _absent
+
+        _absent.refuse(where, name)
+
+    return __getattr__

@@ -254,7 +254,7 @@ INDEX_ERRORS = {
 }
 ATTRIBUTE_ERRORS = {
     "X.nothing": "'weft.Tensor' object has no attribute 'nothing'",
-    "weft.no_such": "module 'weft' has no attribute 'no_such'",
+    "weft.no_such": "weft has no no_such: not offered; nearest: weft.no_sync",
     "nn.Linear(2, 2).weight.nothing": "'weft.Tensor' object has no attribute 'nothing'",
     "nn.Linear(2, 2).nothing": "Linear has no attribute 'nothing'",
 }

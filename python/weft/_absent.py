@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of PyTorch and NumPy that weft does not offer, and what comes nearest: what AttributeError
+says, and the table "Not offered" of docs/from-pytorch.md. Imported when a name is missing."""
+
+import difflib
+import fnmatch
+import functools
+
+# Patterns of names (without the namespace, or with it), by what comes nearest.
+NEAREST = {
+    "Conv* Lazy* conv* *_conv* Fold fold Unfold": (
+        "nn.Linear over patches, which Tensor.unfold makes"
+    ),
+    "*Pool* *pool1d* *pool2d* *pool3d* Upsampl* interpolate upsample* *Pixel* pixel_* *Shuffle "
+    "*_shuffle *grid_sample* affine_grid*": (
+        "reshape, then mean or amax over dims"
+    ),
+    "BatchNorm* SyncBatchNorm InstanceNorm* GroupNorm *Response* *LRN2d batch_norm* instance_norm "
+    "group_norm native_*norm": "nn.LayerNorm, nn.RMSNorm",
+    "RNN* LSTM* GRU* rnn_* lstm* gru*": "nn.TransformerModel",
+    "MultiheadAttention Transformer* multi_head_attention_forward": (
+        "nn.functional.scaled_dot_product_attention, nn.TransformerModel"
+    ),
+    "NLLLoss* nll_loss *CrossEntropyLoss *_cross_entropy* BCE* KLDiv* kl_div ctc_loss CTCLoss": (
+        "nn.functional.cross_entropy, whose targets may be probabilities"
+    ),
+    "*Loss *_loss": "nn.functional.mse_loss, or the formula in functions of weft.torch",
+    "ELU CELU SELU *ReLU* Hard* Soft* Mish GLU PReLU Threshold Tanhshrink LogSigmoid LogSoftmax "
+    "elu* celu* selu* *relu* hard* soft* mish glu threshold* tanhshrink logsigmoid": (
+        "nn.GELU, nn.SiLU, nn.ReLU, or the formula in functions of weft.torch"
+    ),
+    "*Dropout* *dropout*": "nn.Dropout",
+    "*Pad1d *Pad2d *Pad3d pad": "torch.constant_pad_nd",
+    "normalize cosine_similarity CosineSimilarity pairwise_distance PairwiseDistance pdist": (
+        "linalg.vector_norm"
+    ),
+    "EmbeddingBag": "nn.functional.embedding_bag",
+    "Flatten Unflatten": "flatten and unflatten",
+    "ParameterList ParameterDict Buffer*": "nn.ModuleList, nn.Module.register_buffer",
+    "DataParallel DistributedDataParallel parallel": 'fully_shard(model, strategy="ddp")',
+    "cholesky* det eig* svd* symeig qr inv inv_ex inverse lu* ldl_* lstsq pinv* slogdet logdet "
+    "solve* triangular_solve matrix_rank matrix_sqrth cond geqrf orgqr ormqr householder_product "
+    "lobpcg tensorinv tensorsolve *lowrank": (
+        "numpy.linalg of x.full_tensor().numpy(): there are no matrix decompositions"
+    ),
+    "matrix_power multi_dot chain_matmul vecmat matvec": "matmul",
+    "linalg.norm nuclear_norm frobenius_norm": "linalg.vector_norm, linalg.matrix_norm",
+    "fft* *stft rfft *complex* cfloat cdouble chalf imag *_conj polar": (
+        "real tensors: there are no complex dtypes"
+    ),
+    "*sparse* to_mkldnn coalesce *quantize* q_* qint* quint*": "dense tensors",
+    "save load savez* serialization": "state_dict, CheckpointSaver, safetensors files",
+    "compile jit fx export": "the same code without it",
+    "autocast* amp GradScaler": "MixedPrecision in fully_shard",
+    "autograd": "backward, recompute, Op for a custom gradient",
+    "cuda mps mtia xpu accelerator": 'Device("cuda:0"), device_count("cuda"), synchronize',
+    "distributed *process_group": "connect, DeviceMesh, fully_shard, parallelize",
+    "DataLoader Dataset utils.data": "distribute(batch, mesh, placements) of NumPy arrays",
+    "profiler": "trace",
+    "random": "rand, randn, randint, manual_seed",
+    "ndarray array asanyarray ascontiguousarray frombuffer from_file new_tensor *Tensor *Storage": (
+        "tensor, asarray, from_numpy"
+    ),
+    "get_default_* set_default_*": "the arguments dtype and device",
+    "requires_grad_ register_hook retain_grad grad_fn": "Tensor.requires_grad_, Op",
+    "data": "Tensor.detach()",
+    "data_ptr storage* untyped_storage": "Tensor.__dlpack__",
+    "optim.* *_optimizer": "optim.AdamW, optim.Adam, optim.SGD, or a class of optim.Optimizer",
+    "type type_as": "Tensor.to",
+    "nelement ndimension element_size itemsize nbytes": "Tensor.numel(), .ndim, .dtype.itemsize",
+    "is_floating_point is_complex is_signed": "Tensor.dtype, isdtype",
+    "is_cuda is_cpu is_meta get_device": "Tensor.device",
+    "poly* percentile nanpercentile digitize": "quantile, bucketize",
+}
+# Namespaces that are searched for names of a similar spelling.
+_PLACES = ("torch", "nn", "nn.functional", "nn.init", "linalg", "optim", "optim.lr_scheduler")
+
+
+def _names():
+    """{name: names with their namespaces} of what is offered."""
+    import weft
+
+    found = {}
+    for path in ("", *_PLACES, "Tensor"):
+        place = functools.reduce(getattr, path.split(".") if path else [], weft)
+        for name in dir(place):
+            if not name.startswith("_"):
+                found.setdefault(name, []).append(f"weft.{path}.{name}".replace("..", "."))
+    return found
+
+
+def _shown(where, name, offered):
+    """The name with its namespace, which is `where` if that has it."""
+    own = f"{where}.{name}"
+    return own if own in offered[name] else offered[name][0]
+
+
+@functools.lru_cache(None)
+def nearest(where, name):
+    """Returns the nearest names to one that the namespace lacks; "" for none."""
+    offered = _names()
+    if name in offered:
+        return _shown(where, name, offered)
+    if name.endswith("_") and name[:-1] in offered:
+        return f"x[...] = {name[:-1]}(x)"
+    qualified = f"{where}.{name}".removeprefix("weft.")
+    for patterns, text in NEAREST.items():
+        if any(fnmatch.fnmatchcase(x, p) for p in patterns.split() for x in (name, qualified)):
+            return text
+    alike = difflib.get_close_matches(name, offered, 3, 0.7)
+    return ", ".join(_shown(where, one, offered) for one in alike)
+
+
+def refuse(where, name):
+    """AttributeError for a name that the namespace `where` lacks."""
+    near = nearest(where, name)
+    raise AttributeError(f"{where} has no {name}: not offered" + (near and f"; nearest: {near}"))
+
+
+def table():
+    """The table of docs/from-pytorch.md."""
+    rows = (
+        f"| {' '.join(f'`{name}`' for name in names.split())} | {text} |"
+        for names, text in NEAREST.items()
+    )
+    return "\n".join(["| names | nearest |", "|---|---|", *rows]) + "\n"
+
