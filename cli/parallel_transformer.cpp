@@ -91,7 +91,8 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_named(command, "--mesh", o.mesh, "AXIS=N,...",
             "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
             "ranks); tp is tensor parallelism, the others carry rows of the batch, and ep "
-            "also cuts the experts of a model that has them, e.g. shard=2,ep=4");
+            "also cuts the experts of a model that has them, e.g. shard=2,ep=4; names that look "
+            "like another kind of parallelism (pp, fsdp, TP) are refused");
   add_shown(command, "--strategy", o.strategy,
             "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)");
   add_shown(command, "--dtype", o.dtype,
@@ -184,16 +185,6 @@ static bool is_data_axis(const MeshAxis& axis) {
   return axis.name != kTensorAxis && axis.name != kExpertAxis;
 }
 
-/// Axes that would carry rows, though their names promise something else.
-static void check_names(const std::vector<MeshAxis>& axes, const std::string& mesh) {
-  constexpr std::string_view kOthers[] = {"TP", "Tp", "pp", "cp", "EP", "Ep", "sp"};
-  const auto axis = std::ranges::find_first_of(axes, kOthers, {}, &MeshAxis::name);
-  if (axis == axes.end()) return;
-  fail("--mesh ", mesh, ": axis is ", axis->name,
-       ", expected another name; tp is tensor parallelism, ep cuts experts, the others ",
-       "carry rows of the batch");
-}
-
 /// The parameters of experts must be cut by ep last, as their rows of a batch are.
 static void check_order(const std::vector<MeshAxis>& axes, const std::string& mesh) {
   const auto ep = std::ranges::find(axes, kExpertAxis, &MeshAxis::name);
@@ -230,7 +221,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   }
   if (o.mesh.empty()) o.mesh = concat("dp=", std::max(1, ranks));
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
-  check_names(axes, o.mesh);
+  check_axis_names(axes, o.mesh);
   check_order(axes, o.mesh);
   const int size = ranks_of_mesh(o.mesh, most, ranks, flag);
   Strategy strategy = Strategy::named(o.strategy);

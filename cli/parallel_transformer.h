@@ -74,6 +74,10 @@ int complete(ParallelOptions& options, int ranks, int most, const char* flag);
 /// --expert-chunks of a model without experts.
 TransformerConfig with_flags(TransformerConfig config, const ParallelOptions& options);
 
+/// Throws std::invalid_argument for an axis that would carry rows though its name promises another
+/// kind of parallelism: a reserved name with a typing error or in capitals, or "pp", "fsdp", ...
+void check_axis_names(const std::vector<MeshAxis>& axes, const std::string& mesh);
+
 /// Throws std::invalid_argument when the axis "ep" does not fit the model, whose --mesh is `mesh`.
 void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfig& config,
                        const std::string& mesh);

@@ -157,7 +157,8 @@ TEST_F(Experts, RefuseWhatDoesNotFit) {
   expect(2, train("llama", "--mesh ep=2"), "the model (llama) has no experts");
   expect(2, train("mixtral", "--mesh ep=6"), "axis ep has 6 ranks, expected at most 5");
   expect(2, train("mixtral", "--mesh ep=2,dp=2"), "expected it behind them");
-  expect(2, train("mixtral", "--mesh EP=2"), "axis is EP, expected another name");
+  expect(2, train("mixtral", "--mesh EP=2"),
+         "axis is EP, expected tp (tensor parallelism), ep (experts)");
   expect(2, train("mixtral", "--mesh shard=2,ep=2 --strategy hsdp"),
          "has 1 axis that carries rows, expected 2");
   expect(2, train("mixtral", "--mesh dp=2,ep=2,tp=3"), "heads");
