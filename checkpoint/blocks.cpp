@@ -152,6 +152,7 @@ void sync_directory(const std::string& path) {
   const OwnedDescriptor opened = opened_descriptor(path, O_RDONLY | O_DIRECTORY);
   if (opened.get() < 0) fail_call("open", "checkpoint: ", path, ": ", std::strerror(errno));
   if (TEMP_FAILURE_RETRY(::fsync(opened.get())) == 0) return;
+  if (errno == EINVAL || errno == EOPNOTSUPP) return;  // the file system syncs no directories
   fail_call("fsync", "checkpoint: ", path, ": ", std::strerror(errno));
 }
 
@@ -191,15 +192,45 @@ void make_directories(const std::string& path) {
 }
 
 void rename_to_new(const std::string& from, const std::string& to) {
-  const auto failed = TEMP_FAILURE_RETRY(
-      ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE));
-  if (failed == 0) return;
-  // Some network file systems do not support the flag; `link` also refuses to overwrite.
-  const bool unknown = errno == EINVAL || errno == ENOSYS;
-  if (!unknown || ::link(from.c_str(), to.c_str()) != 0) {
-    fail_call("rename", "checkpoint: ", from, " to ", to, ": ", std::strerror(errno));
+  struct stat own {
+  }, there{};
+  const bool is_known = ::lstat(from.c_str(), &own) == 0;
+  // A network file system repeats a call whose answer was lost. It then reports EEXIST, ENOENT or
+  // ESTALE, though the file has its name.
+  const auto is_done = [&](int failed) {
+    const int reason = errno;
+    const bool is_there = failed == 0 || (is_known && ::lstat(to.c_str(), &there) == 0 &&
+                                          there.st_dev == own.st_dev && there.st_ino == own.st_ino);
+    if (is_there) ::unlink(from.c_str());
+    errno = reason;
+    return is_there;
+  };
+  if (TEMP_FAILURE_RETRY(
+          ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE)) == 0) {
+    return;
   }
-  ::unlink(from.c_str());
+  if (is_done(-1)) return;
+  // Some file systems do not support the flag; `link` also refuses to overwrite. Where there are no
+  // links either (exFAT, some of FUSE), no other program makes a file of this name.
+  const bool unknown = errno == EINVAL || errno == ENOSYS;
+  if (unknown && is_done(::link(from.c_str(), to.c_str()))) return;
+  const bool is_free = unknown && errno != EEXIST && ::lstat(to.c_str(), &there) != 0;
+  if (is_free && (::rename(from.c_str(), to.c_str()) == 0 || is_done(-1))) return;
+  fail_call("rename", "checkpoint: ", from, " to ", to, ": ", std::strerror(errno));
+}
+
+void check_can_rename(const std::string& directory) {
+  const std::string from = concat(directory, "/.rename-", drawn_tag()), to = from + ".done";
+  if (opened_descriptor(from, O_WRONLY | O_CREAT | O_EXCL).get() < 0) {
+    fail_call("open", "checkpoint: ", from, ": ", std::strerror(errno));
+  }
+  try {
+    rename_to_new(from, to);
+  } catch (...) {
+    ::unlink(from.c_str());
+    throw;
+  }
+  ::unlink(to.c_str());
 }
 
 WrittenFile::WrittenFile(std::string what, std::string path, int flags, bool past_cache)

@@ -337,8 +337,8 @@ static ExportOptions completed(ExportOptions options, const std::string& checkpo
   return options;
 }
 
-void export_hugging_face(const std::string& checkpoint, const std::string& directory,
-                         const Communicator& world, const ExportOptions& given) {
+static void export_existing(const std::string& checkpoint, const std::string& directory,
+                            const Communicator& world, const ExportOptions& given) {
   const auto source = open_source(checkpoint);
   const ExportOptions options = completed(given, checkpoint, source);
   const ExportPlan plan = export_plan(source, options);
@@ -371,6 +371,11 @@ void export_hugging_face(const std::string& checkpoint, const std::string& direc
     files.keep();
   }
   world.barrier();
+}
+
+void export_hugging_face(const std::string& checkpoint, const std::string& directory,
+                         const Communicator& world, const ExportOptions& options) {
+  unless_removed(checkpoint, [&] { export_existing(checkpoint, directory, world, options); });
 }
 
 }  // namespace weft

@@ -21,9 +21,13 @@ void make_directory(const std::string& path);
 /// Makes those above it that are missing too. std::invalid_argument where the path is at fault: it
 /// leads nowhere, is not a directory, or may not be written.
 void make_directories(const std::string& path);
-/// Gives a file its name, unless something has that: then, or when it fails, std::runtime_error
-/// naming both.
+/// Gives a file its name, unless something else has that: then, or when it fails,
+/// std::runtime_error naming both. On a file system with neither RENAME_NOREPLACE nor hard links it
+/// looks first and then renames, which would replace a file that appears in between.
 void rename_to_new(const std::string& from, const std::string& to);
+/// Renames an empty file as a save does: what a file system cannot do is found before the first
+/// step.
+void check_can_rename(const std::string& directory);
 /// Lets the entries of a directory survive a crash.
 void sync_directory(const std::string& path);
 

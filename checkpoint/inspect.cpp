@@ -56,7 +56,8 @@ std::string OpenedFile::tensor_in(int64_t block) const {
 static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
   std::error_code failed;
   const fs::file_status status = fs::symlink_status(path, failed);
-  if (status.type() == fs::file_type::not_found) {
+  const bool is_stale = failed.value() == ESTALE;
+  if (is_stale || status.type() == fs::file_type::not_found) {
     throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), path);
   }
   if (fs::is_symlink(status)) fail_corrupt(path, "it is a link, not a file");
@@ -253,15 +254,34 @@ CheckpointReport inspect_checkpoint(const std::string& path, const InspectOption
   if (!fs::is_directory(path, ignored)) {
     fail("checkpoint: ", path, " is missing or a file, expected a directory");
   }
-  CheckpointReport report;
+  return unless_removed(path, [&] {
+    CheckpointReport report;
+    try {
+      report = judged(path, options);
+    } catch (const BadFile& bad) {
+      report_bad({bad}, report);
+    } catch (const std::invalid_argument& error) {
+      report_bad({BadFile(Verdict::corrupt, error.what(), {})}, report);
+    }
+    if (report.verdict != Verdict::complete && !fs::exists(path, ignored)) fail_removed(path);
+    return report;
+  });
+}
+
+void fail_removed(const std::string& path) {
+  throw CheckpointRemoved(
+      concat("checkpoint: ", path, " is missing; a run removed it before it was read"));
+}
+
+std::optional<CheckpointReport> inspect_existing(const std::string& path,
+                                                 const InspectOptions& options) {
+  std::error_code ignored;
   try {
-    return judged(path, options);
-  } catch (const BadFile& bad) {
-    report_bad({bad}, report);
-  } catch (const std::invalid_argument& error) {
-    report_bad({BadFile(Verdict::corrupt, error.what(), {})}, report);
+    if (fs::exists(path, ignored)) return inspect_checkpoint(path, options);
+  } catch (const std::exception&) {
+    if (fs::exists(path, ignored)) throw;
   }
-  return report;
+  return {};
 }
 
 std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory) {
@@ -305,13 +325,19 @@ std::string newest_complete_checkpoint(
     const std::function<void(const std::string&, const CheckpointReport&)>& passed_over) {
   std::vector<std::pair<std::string, CheckpointReport>> seen;
   size_t chosen = SIZE_MAX;
+  bool was_removed = false;
   for (const std::string& path : list_checkpoints(directory)) {
-    seen.emplace_back(path, inspect_checkpoint(path, {.depth = Inspection::headers}));
+    const auto existing = inspect_existing(path, {.depth = Inspection::headers});
+    was_removed |= !existing;
+    if (!existing) continue;
+    seen.emplace_back(path, *existing);
     const CheckpointReport& report = seen.back().second;
     if (report.verdict != Verdict::complete) continue;
     if (report.non_finite <= 0 || chosen == SIZE_MAX) chosen = seen.size() - 1;
     if (report.non_finite <= 0) break;
   }
+  // A run removes one only for a newer one.
+  if (chosen == SIZE_MAX && was_removed) return newest_complete_checkpoint(directory, passed_over);
   for (size_t i = 0; passed_over && i < std::min(chosen, seen.size()); ++i) {
     passed_over(seen[i].first, seen[i].second);
   }

@@ -321,22 +321,8 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into,
   }
 }
 
-/// The checkpoint at `path`: the newest complete one of a run, chosen once for all ranks over which
-/// the tensors are laid out.
-static std::string chosen_at(const std::string& path, const StateDict& into) {
-  if (!holds_checkpoints(path)) return path;
-  const auto laid_out = std::ranges::find_if(
-      into.tensors, [](const auto& named) { return named.second.is_sharded(); });
-  const std::string chosen =
-      laid_out == into.tensors.end()
-          ? newest_complete_checkpoint(path)
-          : newest_complete_checkpoint(laid_out->second.sharding().mesh().communicator(), path);
-  if (chosen.empty()) fail("load: ", path, " has no complete checkpoint, expected at least one");
-  return chosen;
-}
-
 CheckpointContents checkpoint_contents(const std::string& path) {
-  return open_source(path).contents;
+  return unless_removed(path, [&] { return open_source(path).contents; });
 }
 
 /// Fills what both have, or throws before if `needs_all` and something is left over.
@@ -355,27 +341,34 @@ static SkippedKeys filled(const CheckpointSource& source, const std::string& pat
 }
 
 void load(const std::string& path, StateDict& into) {
-  filled(open_source(chosen_at(path, into)), path, into, true);
+  with_chosen(path, into,
+              [&](const CheckpointSource& source) { filled(source, path, into, true); });
 }
 
 SkippedKeys load_common_keys(const std::string& path, StateDict& into) {
-  return filled(open_source(chosen_at(path, into)), path, into, false);
+  SkippedKeys skipped;
+  with_chosen(path, into,
+              [&](const CheckpointSource& source) { skipped = filled(source, path, into, false); });
+  return skipped;
 }
 
 void load_weights(const std::string& checkpoint, const StateDict& into) {
-  const auto source = open_source(checkpoint);
-  for (const auto& [name, tensor] : into.tensors) {
-    if (source.contents.tensors.contains(name)) continue;
-    fail("weights: ", checkpoint, ": tensor ", in_quotes(name), " is missing");
-  }
-  fill_tensors(source, into, true);
+  unless_removed(checkpoint, [&] {
+    const auto source = open_source(checkpoint);
+    for (const auto& [name, tensor] : into.tensors) {
+      if (source.contents.tensors.contains(name)) continue;
+      fail("weights: ", checkpoint, ": tensor ", in_quotes(name), " is missing");
+    }
+    fill_tensors(source, into, true);
+  });
 }
 
 void load(const std::string& path, const TrainingState& into) {
-  const auto source = open_source(chosen_at(path, into.state_dict()));
-  StateDict state = into.state_dict_with(source.contents.numbers);
-  filled(source, path, state, true);
-  into.take_numbers(state.numbers);
+  with_chosen(path, into.state_dict(), [&](const CheckpointSource& source) {
+    StateDict state = into.state_dict_with(source.contents.numbers);
+    filled(source, path, state, true);
+    into.take_numbers(state.numbers);
+  });
 }
 
 }  // namespace weft

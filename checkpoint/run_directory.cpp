@@ -313,64 +313,13 @@ void check_no_newer_run(const std::string& directory, int64_t step, const std::s
                         const std::set<std::string>& known) {
   for (const auto& [path, its_step, its_generation] : named_checkpoints(directory)) {
     if (its_generation == generation || its_step < step || known.contains(path)) continue;
-    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
     // Ranks of a job that lost the lease may still write files; no run resumes from those.
-    if (report.verdict != Verdict::complete) continue;
+    const auto report = inspect_existing(path, {.depth = Inspection::headers});
+    if (!report || report->verdict != Verdict::complete) continue;
     fail_call("save", path,
               " was saved by another run since this one started, expected none of step ", step,
               " or above; this run stops, so that the two do not mix");
   }
-}
-
-/// Whether what lies there is what the name says, or nothing: a name alone removes nothing.
-static bool is_removable(const std::string& path, const CheckpointReport& report) {
-  if (report.ranks > 0) return report.verdict != Verdict::mixed;
-  const RankFileNames names = rank_files_in(path);
-  return names.names.empty() && names.strangers.empty();
-}
-
-static void remove_whole(const std::string& path) {
-  std::error_code error;
-  do {
-    fs::remove_all(path, error);
-  } while (error == std::errc::interrupted);
-  if (error) fail_call("remove", "checkpoint: ", path, ": ", error.message());
-}
-
-void retain_newest(const std::string& directory, int64_t step, int keep,
-                   const OwnCheckpoints& own) {
-  int complete = 0;
-  bool has_finite = false;
-  int64_t oldest = step;
-  std::string failed;
-  const auto visit = [&](const std::string& path, int64_t its_step, bool is_mine) {
-    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
-    const bool counts =
-        report.verdict == Verdict::complete && (is_mine || its_step <= own.resumed_step);
-    const bool is_finite = counts && report.non_finite <= 0;
-    if (complete == keep) {
-      // Among several checkpoints of one step, the one that the run resumed from is unknown. If no
-      // kept checkpoint is finite, the newest finite one stays too.
-      const bool stays = its_step >= oldest || (is_finite && !has_finite);
-      if (!stays && is_removable(path, report)) remove_whole(path);
-    } else if (counts) {
-      // Another rank may have given its file its name and not synced that yet.
-      sync_directory(path);
-      oldest = its_step;
-      ++complete;
-    }
-    has_finite = has_finite || is_finite;
-  };
-  for (const auto& [path, its_step, generation] : sorted_checkpoints(directory)) {
-    const bool is_mine = generation == own.generation;
-    if (its_step >= step || !(is_mine || own.earlier.contains(generation))) continue;
-    try {
-      visit(path, its_step, is_mine);
-    } catch (const std::exception& error) {
-      if (failed.empty()) failed = error.what();
-    }
-  }
-  if (!failed.empty()) throw_runtime_error(failed);
 }
 
 }  // namespace weft

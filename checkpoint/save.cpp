@@ -14,6 +14,7 @@
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/run_directory.h"
+#include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
@@ -171,13 +172,11 @@ struct CheckpointSaver::Saving {
   /// A save makes no collective: that ranks do not fit together is seen in their files only. One
   /// that lacks files may still be written by slower ranks.
   void check_previous() const {
-    namespace fs = std::filesystem;
-    std::error_code ignored;
     // The checkpoint may have been moved to an archive.
-    if (fs::status(previous, ignored).type() == fs::file_type::not_found) return;
-    const CheckpointReport report = inspect_checkpoint(previous, {.depth = Inspection::headers});
-    if (report.verdict == Verdict::complete || report.verdict == Verdict::incomplete) return;
-    warn(previous, " is ", name_of(report.verdict), ": ", report.reason);
+    const auto report = inspect_existing(previous, {.depth = Inspection::headers});
+    if (!report || report->verdict == Verdict::complete) return;
+    if (report->verdict == Verdict::incomplete) return;
+    warn(previous, " is ", name_of(report->verdict), ": ", report->reason);
   }
 };
 
@@ -197,6 +196,7 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
     make_directories(directory_);
     if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
     if (!lease->take()) return {};
+    check_can_rename(directory_);
     for (const NamedCheckpoint& there : named_checkpoints(directory_)) {
       plans_->known.insert(there.path);
       if (options.continues) own.earlier.insert(there.generation);
@@ -243,6 +243,23 @@ void CheckpointSaver::wait() {
   if (under_way_->thread.joinable()) under_way_->thread.join();
   const std::unique_ptr<Saving> ended = std::move(under_way_);
   if (ended->error) std::rethrow_exception(ended->error);
+}
+
+std::string CheckpointSaver::wait_all(std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + timeout;
+  wait();
+  const std::string& path = plans_->last;
+  if (path.empty()) fail("wait_all: number of saves is 0, expected at least 1");
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+    const bool is_late = Clock::now() >= end;
+    // Names first: only a whole file has one.
+    if (!is_late && std::ssize(rank_files_in(path).names) < world_.size()) continue;
+    const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
+    if (report.verdict == Verdict::complete) return path;
+    if (report.verdict == Verdict::incomplete && !is_late) continue;
+    fail_call("wait_all", path, " is ", name_of(report.verdict), ": ", report.reason);
+  }
 }
 
 static void check_ranks(const StateDict& state, int rank) {

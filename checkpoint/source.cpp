@@ -2,12 +2,14 @@
 #include "checkpoint/source.h"
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/enumerate.hpp>
 #include <range/v3/view/transform.hpp>
 
 #include "checkpoint/blocks.h"
+#include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 
@@ -45,6 +47,12 @@ static std::string last_name_of(const std::string& directory) {
   fs::path path = fs::path(directory).lexically_normal();
   if (!path.has_filename()) path = path.parent_path();
   return path.filename().string();
+}
+
+bool has_checkpoint_name(const std::string& path) {
+  int64_t step = 0;
+  std::string generation;
+  return parse_directory_name(last_name_of(path), step, generation);
 }
 
 static bool is_named(const std::string& directory, const Manifest& manifest) {
@@ -332,6 +340,36 @@ CheckpointSource open_source(const std::string& path) {
   for (const std::string& name : names.strangers)
     shards.add(SafetensorsFile(path + "/" + name), true);
   return std::move(shards).source(note_of_shards(names.strangers));
+}
+
+void with_chosen(const std::string& path, const StateDict& into,
+                 const std::function<void(const CheckpointSource&)>& fill) {
+  const auto fill_from = [&](const std::string& chosen) {
+    unless_removed(chosen, [&] { fill(open_source(chosen)); });
+  };
+  if (!holds_checkpoints(path)) return fill_from(path);
+  const auto laid_out = std::ranges::find_if(
+      into.tensors, [](const auto& named) { return named.second.is_sharded(); });
+  Communicator world;
+  if (laid_out != into.tensors.end()) world = laid_out->second.sharding().mesh().communicator();
+  for (;;) {
+    const std::string chosen =
+        world ? newest_complete_checkpoint(world, path) : newest_complete_checkpoint(path);
+    if (chosen.empty()) fail("load: ", path, " has no complete checkpoint, expected at least one");
+    bool is_removed = false;
+    std::exception_ptr error;
+    try {
+      fill_from(chosen);
+    } catch (const CheckpointRemoved&) {
+      is_removed = true;
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (world) is_removed = world.all_reduce_number(is_removed, ReduceOp::max) != 0;
+    if (is_removed) continue;
+    if (error) std::rethrow_exception(error);
+    return;
+  }
 }
 
 }  // namespace weft

@@ -19,6 +19,22 @@
 
 namespace weft {
 
+[[noreturn]] void fail_removed(const std::string& path);
+/// True for "step-<step>-<generation>".
+bool has_checkpoint_name(const std::string& path);
+/// Calls `read`. What it throws becomes CheckpointRemoved when `path` is missing afterwards, and
+/// existed before or has the name of a checkpoint, which was chosen while it existed.
+template <class Read> auto unless_removed(const std::string& path, const Read& read) {
+  std::error_code ignored;
+  const bool existed = has_checkpoint_name(path) || std::filesystem::exists(path, ignored);
+  try {
+    return read();
+  } catch (const std::exception&) {
+    if (!existed || std::filesystem::exists(path, ignored) || ignored) throw;
+    fail_removed(path);
+  }
+}
+
 /// What is wrong with a file of a checkpoint, as a reader reports it.
 class BadFile : public std::invalid_argument {
  public:
@@ -117,6 +133,11 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
 CheckpointSource open_source(const std::string& path);
 /// Whether the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);
+
+/// Calls `fill` with the checkpoint at `path`: the newest complete one of a run, chosen once for
+/// all ranks over which the tensors are laid out, and chosen again where one was removed meanwhile.
+void with_chosen(const std::string& path, const StateDict& into,
+                 const std::function<void(const CheckpointSource&)>& fill);
 
 /// Elements that are wanted: `box` of the tensor `name`, to go to `into`, dense and row-major.
 struct Wish {

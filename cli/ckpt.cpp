@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
+#include "cli/resume.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -86,7 +87,7 @@ void add_ckpt(CLI::App& program, int& code) {
       int& ranks = options->ranks;
       if (ranks_flag) ranks = job_ranks(ranks, ranks_flag);
       if (ranks == 0) ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-      code = run(*options);
+      code = again_if_removed(options->path, [&] { return run(*options); });
     });
     return command;
   };

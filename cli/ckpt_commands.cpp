@@ -93,7 +93,8 @@ int list_checkpoint(const CkptOptions& options) {
     return 0;
   }
   for (const std::string& path : found) {
-    print_report(path, inspect_checkpoint(path, {.depth = Inspection::headers}));
+    const auto report = inspect_existing(path, {.depth = Inspection::headers});
+    if (report) print_report(path, *report);
   }
   return 0;
 }
@@ -102,14 +103,18 @@ int verify_checkpoint(const CkptOptions& options) {
   bool all_complete = true;
   for (const std::string& path : checkpoints_at(options.path)) {
     CkptProgress progress("verify");
-    const CheckpointReport report = inspect_checkpoint(
-        path, {.depth = options.headers_only ? Inspection::headers : Inspection::data,
-               .threads = options.ranks,
-               .progress = [&](int64_t done, int64_t all) { progress.set(done, all); }});
+    const InspectOptions inspection{
+        .depth = options.headers_only ? Inspection::headers : Inspection::data,
+        .threads = options.ranks,
+        .progress = [&](int64_t done, int64_t all) { progress.set(done, all); }};
+    // A checkpoint that was named must exist; one that a run removes meanwhile is skipped.
+    const auto report = path == options.path ? inspect_checkpoint(path, inspection)
+                                             : inspect_existing(path, inspection);
     const std::string speed = progress.finish();
-    print_report(path, report);
+    if (!report) continue;
+    print_report(path, *report);
     if (!options.headers_only) std::printf("           read %s\n", speed.c_str());
-    all_complete = all_complete && report.verdict == Verdict::complete;
+    all_complete = all_complete && report->verdict == Verdict::complete;
   }
   return all_complete ? 0 : 1;
 }

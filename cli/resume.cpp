@@ -41,10 +41,10 @@ Start start_of(const ResumeOptions& options) {
   return always ? Start::allowed : Start::never_saved;
 }
 
-std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
-                                Start start) {
-  check_directory("checkpoint:", directory);
-  if (list_checkpoints(directory).empty()) {
+static std::string found_checkpoint(const std::string& directory,
+                                    const std::set<std::string>& suspects, Start start) {
+  const std::vector<std::string> listed = list_checkpoints(directory);
+  if (listed.empty()) {
     const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
     if (report.verdict == Verdict::complete) {
       warn_if_not_finite(directory, report);
@@ -54,43 +54,57 @@ std::string complete_checkpoint(const std::string& directory, const std::set<std
     fail_call("resume", directory, " is ", name_of(report.verdict), ": ", report.reason);
   }
   // `not_finite` is loaded where none better is found: those from it on were not passed over then.
-  std::string newest, not_finite;
+  std::string not_finite;
   CheckpointReport report_of_it;
-  std::vector<std::string> from_it;
-  int passed = 0;
-  bool was_saved = false;
+  std::vector<std::string> passed_over;
+  size_t before_it = 0;
+  bool was_saved = false, was_removed = false;
+  const auto warn_of = [&](size_t count) {
+    for (size_t i = 0; i < count; ++i) warn("passed over ", passed_over[i]);
+  };
   // A run saves again only after its save before: a second one of a run means that the first was
   // complete once. The name of the directory decides, because its files may have been purged.
   std::set<std::string> generations;
   if (start == Start::never_saved) generations.insert(noted_generation(directory));
-  for (const std::string& path : list_checkpoints(directory)) {
+  for (const std::string& path : listed) {
     const auto depth = suspects.contains(path) ? Inspection::data : Inspection::headers;
-    const CheckpointReport report = inspect_checkpoint(path, {.depth = depth});
+    const auto existing = inspect_existing(path, {.depth = depth});
+    was_removed |= !existing;
+    if (!existing) continue;
+    const CheckpointReport& report = *existing;
     const bool is_complete = report.verdict == Verdict::complete;
     if (is_complete && report.non_finite <= 0) {
-      for (const std::string& sentence : from_it) warn("passed over ", sentence);
+      warn_of(passed_over.size());
       return path;
     }
-    const std::string sentence =
-        concat(path, ", which is ", name_of(report.verdict), ": ",
-               report.reason.empty() ? finite_in_words(report) : report.reason);
     if (is_complete && not_finite.empty()) {
       not_finite = path;
       report_of_it = report;
+      before_it = passed_over.size();
     }
-    not_finite.empty() ? warn("passed over ", sentence) : from_it.push_back(sentence);
-    if (passed++ == 0) newest = sentence;
+    passed_over.push_back(concat(path, ", which is ", name_of(report.verdict), ": ",
+                                 report.reason.empty() ? finite_in_words(report) : report.reason));
     was_saved |= report.verdict != Verdict::incomplete ||
                  !generations.insert(path.substr(path.rfind('-') + 1)).second;
   }
   if (!not_finite.empty()) {
+    warn_of(before_it);
     warn_if_not_finite(not_finite, report_of_it);
     return not_finite;
   }
+  // A run removes one only for a newer one.
+  if (was_removed) return found_checkpoint(directory, suspects, start);
+  warn_of(passed_over.size());
   if (start == Start::allowed || (start == Start::never_saved && !was_saved)) return {};
-  fail_call("resume", "none of the ", passed, " checkpoints in ", directory,
-            " is complete; passed over ", newest,
+  fail_call("resume", "none of the ", passed_over.size(), " checkpoints in ", directory,
+            " is complete; passed over ", passed_over[0],
             start == Start::refused ? "" : "; --allow-change start begins at step 1");
+}
+
+std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
+                                Start start) {
+  check_directory("checkpoint:", directory);
+  return found_checkpoint(directory, suspects, start);
 }
 
 std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
@@ -110,8 +124,8 @@ static void check_not_of_another_run(const ResumeOptions& o) {
   if (fs::equivalent(o.save, from.parent_path(), ignored)) {
     for (const std::string& path : list_checkpoints(o.save)) {
       if (fs::equivalent(path, from, ignored)) return;
-      const auto verdict = inspect_checkpoint(path, {.depth = Inspection::headers}).verdict;
-      if (verdict != Verdict::complete) continue;
+      const auto report = inspect_existing(path, {.depth = Inspection::headers});
+      if (!report || report->verdict != Verdict::complete) continue;
       fail("--save ", o.save, " holds ", path, ", expected nothing newer than --resume ", o.resume,
            "; save to another directory");
     }
@@ -138,7 +152,7 @@ static std::atomic<int64_t> stop_time = 0;
 /// The one that ended a run.
 static std::atomic<int> ended_by = 0;
 
-static constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGUSR2};
+static constexpr int kStopSignals[] = {SIGTERM, SIGINT, SIGUSR2, SIGHUP};
 
 static void note_signal(int signal) {
   timespec now{};
@@ -227,19 +241,31 @@ void RunSaver::take_up() {
       return warn(printable(options_.resume),
                   " has no complete checkpoint; the run starts at step 1");
     }
-    if (!checkpoint_contents(path).numbers.contains("step/value")) return take_weights(path);
+    // 1: this rank found an error; 2: the checkpoint was removed meanwhile.
+    int64_t found = 0;
+    bool is_run = true;
     std::exception_ptr error;
     saved_.clear();
     try {
-      load(path, state_);
+      is_run = checkpoint_contents(path).numbers.contains("step/value");
+      if (is_run) load(path, state_);
+    } catch (const CheckpointRemoved&) {
+      found = 2;
+      error = std::current_exception();
     } catch (...) {
+      found = 1;
       error = std::current_exception();
     }
-    if (world_.all_reduce_number(error != nullptr, ReduceOp::max) == 0) break;
+    found = world_.all_reduce_number(found, ReduceOp::max);
+    if (found == 0) {
+      if (!is_run) return take_weights(path);
+      break;
+    }
+    const bool none_else = path == options_.resume;
+    if (found == 2 && !none_else) continue;
     // A block may be bad in what only some ranks read: then an older one is taken, else it is this
     // run that does not fit. Choosing it again looks at its blocks.
     const bool again = !suspects.insert(path).second;
-    const bool none_else = path == options_.resume;
     if (error && (again || none_else)) std::rethrow_exception(error);
     if (again || none_else) fail_call("resume", path, " could not be loaded on another rank");
   }

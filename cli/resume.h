@@ -9,7 +9,9 @@
 
 #include "cli/run_description.h"
 #include "cli/used_tokens.h"
+#include "cli/weights.h"
 #include "weft/checkpoint.h"
+#include "weft/ranks.h"
 
 namespace weft::cli {
 
@@ -31,6 +33,19 @@ Start start_of(const ResumeOptions& options);
 /// "finite elements: all", "finite elements: all but 3, the first in tensor "x"" or "finite
 /// elements: unknown".
 std::string finite_in_words(const CheckpointReport& report);
+
+/// Calls `work`, which takes a checkpoint of the run's directory `path`, and again where that was
+/// removed meanwhile for newer ones. Ranks that are processes cannot begin anew: the first error
+/// ends them.
+template <class Work> auto again_if_removed(const std::string& path, const Work& work) {
+  for (int left = 100;; --left) {
+    try {
+      return work();
+    } catch (const CheckpointRemoved&) {
+      if (left == 0 || launched_ranks() > 1 || !is_directory(path)) throw;
+    }
+  }
+}
 
 /// The newest complete checkpoint of a directory (of the finite ones, where there are any), or the
 /// directory itself, when it is one; "" when there is none at all. Says on stderr what it passed
@@ -57,8 +72,8 @@ class RunSaver {
   /// --save cannot be made.
   int64_t resume(RunDescription run);
   /// Call after step `step`. Saves when a save is due, while the next steps run, and prints a line
-  /// when all ranks are done. Returns true when the run must end: at SIGTERM, SIGINT or SIGUSR2 it
-  /// saves first. Throws the error of a previous save.
+  /// when all ranks are done. Returns true when the run must end: at SIGTERM, SIGINT, SIGUSR2 or
+  /// SIGHUP it saves first. Throws the error of a previous save.
   bool after_step(int64_t step, bool is_last);
   /// No step follows: signals end the program again.
   void end_steps();

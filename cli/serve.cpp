@@ -276,7 +276,7 @@ void add_sample(CLI::App& program) {
       "         weft sample llama --chat --prompt \"Who are you?\"\n"
       "         weft sample llama --chat\n"
       "         weft sample llama --prompts questions.txt --batch 32");
-  sample->callback([options] { serve(*options); });
+  sample->callback([options] { again_if_removed(options->model, [&] { serve(*options); }); });
 }
 
 }  // namespace weft::cli

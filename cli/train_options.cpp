@@ -37,7 +37,8 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
              "they stay (default: 0.001)",
              0);
   add_number(train, "--peak-tflops", o.peak_tflops,
-             "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what MFU is a "
+             "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what MFU, "
+             "which counts of a causal attention the half that is needed, is a "
              "fraction of (default: the data sheet's, where the GPU is known)",
              above(0), 1e9);
   add_whole(train, "--threads", o.threads, "Threads a rank (default: the cores, shared evenly)", 0,
@@ -126,8 +127,9 @@ void add_train(CLI::App& program, int& code) {
       "Examples: weft train --data src --model tiny --ranks 4 --steps 200\n"
       "          weft train --data src --mesh dp=2,tp=2 --dtype bf16 --accumulate 2\n"
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong,\n"
-      "128 + signal: stopped by SIGINT, SIGTERM or SIGUSR2, after saving the step under way (with\n"
-      "--save; mpirun passes on SIGUSR2 alone).");
+      "128 + signal: stopped by SIGINT, SIGTERM, SIGUSR2 or SIGHUP (unless nohup ignores it), "
+      "after\n"
+      "saving the step under way (with --save; mpirun passes on SIGUSR2 alone).");
   add_named(*train, "--data", o.data, "PATH...",
             "Files or directories of text (bytes are the tokens), or llm.c .bin token shards")
       ->required();
@@ -154,8 +156,12 @@ void add_train(CLI::App& program, int& code) {
   add_whole(*train, "--sample", o.sample, "Tokens to generate when done", 0);
   train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
   train->callback([options, &code] {
-    complete(*options);
-    cli::train(*options);
+    const std::string& run = options->init.empty() ? options->checkpoints.resume : options->init;
+    again_if_removed(run, [&] {
+      TrainOptions own = *options;
+      complete(own);
+      cli::train(own);
+    });
     if (const int signal = stopped_by()) code = kSignalled + signal;
   });
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
+#include "weft/checkpoint_report.h"
 #include "weft/communicator.h"
 #include "weft/export.h"
 #include "weft/state_dict.h"
@@ -59,7 +59,9 @@ class WEFT_API CheckpointSaver : NotCopied {
   ~CheckpointSaver();
 
   /// Writes this rank's part; call it on all ranks, in any order. Returns the checkpoint's path
-  /// when this rank's file is on the disk. A save under way is waited for first, and throws here
+  /// when this rank's file is on the disk, complete under its final name: it survives a crash of
+  /// this machine. Other ranks' files may be missing still, and readers pass over the checkpoint
+  /// until all are there: `wait_all`. A save under way is waited for first, and throws here
   /// what went wrong with it. std::invalid_argument for a state that cannot be saved, or when the
   /// file exists already; std::runtime_error naming file, call and reason, and what
   /// check_may_save throws.
@@ -76,6 +78,11 @@ class WEFT_API CheckpointSaver : NotCopied {
   /// Until nothing is under way; throws what went wrong.
   void wait();
   bool is_saving() const;
+  /// The same, and then until the files of all ranks of the last save are there, by looking into
+  /// the directory: no collective, so that any of the ranks may call it. Returns the checkpoint's
+  /// path; it is COMPLETE, and --resume and `load` find it. std::invalid_argument before the first
+  /// save; std::runtime_error naming the missing files after `timeout`.
+  std::string wait_all(std::chrono::milliseconds timeout = std::chrono::minutes(10));
   /// On the first rank: std::runtime_error when another job has taken the lease over, or has saved
   /// a checkpoint that is newer than this saver's last. Ranks that share the outcome before a save
   /// leave no incomplete one.
@@ -104,67 +111,6 @@ class WEFT_API CheckpointSaver : NotCopied {
   std::unique_ptr<Saving> under_way_;
 };
 
-/// The result of inspecting a checkpoint.
-enum class Verdict : uint8_t { complete, incomplete, mixed, corrupt };
-/// "COMPLETE", "INCOMPLETE", "MIXED", "CORRUPT".
-WEFT_API std::string_view name_of(Verdict verdict);
-
-struct CheckpointReport {
-  Verdict verdict = Verdict::incomplete;
-  /// One sentence for people: what is wrong, and where.
-  std::string reason;
-  /// incomplete: files that are missing; mixed: those that do not belong; corrupt: the bad ones.
-  std::vector<std::string> files;
-  /// corrupt: the first bad file, its first bad tensor and its first bad block of 4 MiB, where they
-  /// are known.
-  std::string file, tensor;
-  int64_t block = -1;
-  /// Read from the files.
-  int64_t step = -1;
-  std::string generation;
-  int ranks = 0;
-  int64_t tensors = 0;
-  int64_t bytes = 0;
-  /// Elements that are NaN or infinite, as counted when they were saved, and the first tensor that
-  /// has some. -1: not counted (format 1).
-  int64_t non_finite = -1;
-  std::string non_finite_tensor;
-};
-
-/// How far a reader looks: names and sizes and headers, or all data as well.
-enum class Inspection : uint8_t { headers, data };
-
-struct InspectOptions {
-  Inspection depth = Inspection::data;
-  int threads = 1;
-  /// Called now and then with the bytes read so far and in all; from one thread at a time.
-  std::function<void(int64_t done, int64_t all)> progress = {};
-};
-
-/// Never throws for what lies in the directory. std::invalid_argument when it is not there;
-/// std::runtime_error when the system cannot open or read a header: that is no verdict.
-WEFT_API CheckpointReport inspect_checkpoint(const std::string& path,
-                                             const InspectOptions& options = {});
-
-/// The checkpoints of a directory that a CheckpointSaver wrote to, newest first: by the step that
-/// their files state, then by when they were written.
-WEFT_API std::vector<std::string> list_checkpoints(const std::string& directory);
-/// The newest complete one by names, sizes and headers, or "". The order: the newest whose elements
-/// are all finite or were not counted (format 1), else the newest. `passed_over` is called for each
-/// newer one, complete or not. std::invalid_argument when the directory is not there;
-/// std::runtime_error when the system cannot read it or a header.
-WEFT_API std::string newest_complete_checkpoint(
-    const std::string& directory,
-    const std::function<void(const std::string& path, const CheckpointReport&)>& passed_over = {});
-/// The one that the first rank of `world` finds, on all its ranks: they would choose by themselves
-/// while another job completes one. What it throws there is thrown on all. Collective.
-WEFT_API std::string newest_complete_checkpoint(const Communicator& world,
-                                                const std::string& directory);
-
-/// The generation that the last CheckpointSaver::note_saved in a directory was of, or "": an
-/// incomplete checkpoint of it has lost files, one of another generation may never have been whole.
-WEFT_API std::string noted_generation(const std::string& directory);
-
 /// Contents of a checkpoint of any format that `load` reads.
 struct CheckpointContents {
   struct Entry {
@@ -184,9 +130,10 @@ WEFT_API CheckpointContents checkpoint_contents(const std::string& path);
 /// checkpoint, or a model in safetensors form. Each rank reads the blocks that hold its own
 /// elements, checks them, and uses no more memory than the tensors have and four blocks of 4 MiB;
 /// no communication. Of a run's directory it takes the newest complete checkpoint: one choice for
-/// the mesh of the tensors, whose ranks must all call it. Each element is proven to be written once
-/// before any is. std::invalid_argument naming file, tensor and block for unmatched keys, shapes
-/// and dtypes, and whatever the verdict would be; what was filled until then is undefined.
+/// the mesh of the tensors, whose ranks must all call it, and another one on all of them where a
+/// run removes it meanwhile. Each element is proven to be written once before any is.
+/// std::invalid_argument naming file, tensor and block for unmatched keys, shapes and dtypes, and
+/// whatever the verdict would be; what was filled until then is undefined.
 WEFT_API void load(const std::string& path, StateDict& into);
 /// The same for the keys that both have; gives the others.
 [[nodiscard]] WEFT_API SkippedKeys load_common_keys(const std::string& path, StateDict& into);

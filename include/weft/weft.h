@@ -6,6 +6,7 @@
 #include "weft/autograd.h"
 #include "weft/block.h"
 #include "weft/checkpoint.h"
+#include "weft/checkpoint_report.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/device.h"

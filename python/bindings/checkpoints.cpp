@@ -130,7 +130,8 @@ static void bind_saver(py::module_& m) {
       .def("save", py::overload_cast<int64_t, const TrainingState&>(&CheckpointSaver::save),
            Released(), "step"_a, "state"_a,
            "Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this "
-           "rank's file is on the disk")
+           "rank's file is on the disk, where it survives a crash. The files of other ranks may be "
+           "missing still, and readers pass over the checkpoint until all are there: wait_all")
       .def("save", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save), Released(),
            "step"_a, "state"_a)
       .def("save_async",
@@ -141,6 +142,16 @@ static void bind_saver(py::module_& m) {
       .def("save_async", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save_async),
            Released(), "step"_a, "state"_a)
       .def("wait", &CheckpointSaver::wait, Released(), "Until nothing is under way")
+      .def(
+          "wait_all",
+          [](CheckpointSaver& own, double timeout) {
+            return own.wait_all(std::chrono::milliseconds(static_cast<int64_t>(timeout * 1000)));
+          },
+          "timeout"_a = 600.0, Released(),
+          "Waits until this rank's save is done and the files of all ranks of that step are there, "
+          "by looking into the directory: no collective, so that any of the ranks may call it. "
+          "Returns the checkpoint's path, which is complete. timeout: seconds, after which "
+          "RuntimeError names the missing files")
       .def_property_readonly("is_saving", &CheckpointSaver::is_saving)
       .def_property_readonly("generation", &CheckpointSaver::generation);
 }

@@ -4256,7 +4256,7 @@ class CheckpointSaver:
     @typing.overload
     def save(self, step: int, state: TrainingState) -> str:
         """
-        Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this rank's file is on the disk
+        Writes this rank's part; call it on all ranks. Gives the checkpoint's path when this rank's file is on the disk, where it survives a crash. The files of other ranks may be missing still, and readers pass over the checkpoint until all are there: wait_all
         """
     @typing.overload
     def save(self, step: int, state: StateDict) -> str:
@@ -4272,6 +4272,10 @@ class CheckpointSaver:
     def wait(self) -> None:
         """
         Until nothing is under way
+        """
+    def wait_all(self, timeout: builtins.float = 600.0) -> str:
+        """
+        Waits until this rank's save is done and the files of all ranks of that step are there, by looking into the directory: no collective, so that any of the ranks may call it. Returns the checkpoint's path, which is complete. timeout: seconds, after which RuntimeError names the missing files
         """
     @property
     def generation(self) -> str:
