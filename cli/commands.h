@@ -46,6 +46,11 @@ inline std::string readable_bytes(int64_t bytes) {
   return readable(static_cast<double>(bytes), "B");
 }
 
+/// Renames a file that is not empty to the first free name of "<path>.1", "<path>.2", ..., and
+/// prints so: what a command writes replaces nothing. Leaves pipes and devices alone.
+/// std::invalid_argument, which begins with `flag`, when it cannot.
+void set_aside(const char* flag, const std::string& path);
+
 /// From now on a stdout or stderr whose reader is gone is an error at the end, instead of SIGPIPE
 /// at once: for commands that save something.
 inline void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }

@@ -74,8 +74,8 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
   e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
   std::string device = machine.name;
   std::transform(device.begin(), device.end(), device.begin(), ::toupper);
-  const double peak = peak_operations(device, options.dtype).value_or(machine.operations);
-  e.mfu = e.tokens_per_second * training_operations_a_token(config, options.seq) / peak / e.ranks;
+  const double peak = peak_operations(device, options).value_or(machine.operations);
+  e.mfu = e.tokens_per_second * needed_operations_a_token(config, options.seq) / peak / e.ranks;
   return e;
 }
 
@@ -213,6 +213,10 @@ static void print_time(const Estimate& e) {
               readable(e.cost.operations() / seconds.total, "FLOP").c_str(), 100 * e.mfu);
 }
 
+static void warn_above_peak(const std::vector<Estimate>& all) {
+  if (std::ranges::any_of(all, [](const Estimate& e) { return e.mfu > 1; })) warn(kAbovePeak);
+}
+
 static void print_comparison(const std::vector<Estimate>& all) {
   std::printf("%-12s %12s %14s %14s %10s %12s %7s\n", "strategy", "memory", "within hosts",
               "across hosts", "step", "tokens/s", "MFU");
@@ -271,6 +275,7 @@ static void estimate(EstimateOptions o) {
     estimates.push_back(estimated(world, config, options, machine));
     json.push_back(in_json(estimates.back()));
   }
+  warn_above_peak(estimates);
   const DeviceMesh mesh(world, parsed_axes(all[0].mesh));
   if (o.json) {
     std::printf("%s\n", (compares ? json : json[0]).dump(2).c_str());

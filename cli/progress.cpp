@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "cli/commands.h"
+#include "cli/step_cost.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/moe.h"
@@ -43,15 +46,47 @@ using Clock = std::chrono::steady_clock;
 /// Between two lines on the terminal, unless there is news.
 static constexpr auto kQuiet = std::chrono::seconds(2);
 
-Progress::Progress(const std::string& metrics_file, int64_t steps, bool goes_on) : steps_(steps) {
+/// Whether a file ends with a line of a step after `done`, or with a part of a line; `begin`
+/// becomes the start of that line.
+static bool ends_with_later_step(std::string_view text, int64_t done, size_t& begin) {
+  const bool is_whole = text.ends_with('\n');
+  begin = text.find_last_of('\n', text.size() - (is_whole ? 2 : 1)) + 1;
+  if (text.size() == 1) begin = 0;
+  const std::string_view line = text.substr(begin);
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (json.is_discarded()) return !is_whole && line.starts_with('{');
+  const auto step = json.is_object() ? json.find("step") : json.end();
+  return step != json.end() && step->is_number_integer() && step->get<int64_t>() > done;
+}
+
+/// Cuts the lines of steps after `done`, which run again, and a last line that was torn.
+static void cut_metrics(const std::string& path, int64_t done) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return;
+  const std::string text = read_file("--metrics", path);
+  size_t end = text.size(), begin = 0, lines = 0;
+  for (; end > 0 && ends_with_later_step({text.data(), end}, done, begin); ++lines) end = begin;
+  if (lines > 0) {
+    std::filesystem::resize_file(path, end, error);
+    if (error) fail_call("truncate", "--metrics: ", path, ": ", error.message());
+    warn("--metrics ", printable(path), ": removed ", lines, lines == 1 ? " line" : " lines",
+         " after step ", done, ", from which the run goes on");
+  } else if (!text.empty() && !text.ends_with('\n')) {
+    OutputFile("--metrics", path, OutputFile::Mode::append).write("\n");
+  }
+}
+
+Progress::Progress(const std::string& metrics_file, int64_t steps, int64_t done) : steps_(steps) {
   if (metrics_file.empty()) return;
+  done > 0 ? cut_metrics(metrics_file, done) : set_aside("--metrics", metrics_file);
   file_.emplace("--metrics", metrics_file,
-                goes_on ? OutputFile::Mode::append : OutputFile::Mode::replace);
+                done > 0 ? OutputFile::Mode::append : OutputFile::Mode::replace);
 }
 
 void Progress::report(const StepReport& report) {
   if (first_ == 0) first_ = report.step;
   if (file_) write_metrics(report);
+  if (report.utilization.value_or(0) > 1 && !std::exchange(is_above_peak_, true)) warn(kAbovePeak);
   bool is_end = report.step == steps_;
   bool is_due = !printed_ || Clock::now() - *printed_ >= kQuiet;
   if (is_end || is_due || report.validation_loss) print_line(report);

@@ -55,8 +55,10 @@ struct StepReport {
 /// Writes reports: a JSON object a step to a file, and a line now and then to the terminal.
 class Progress {
  public:
-  /// A run that goes on adds to the file. std::invalid_argument when it cannot be written.
-  Progress(const std::string& metrics_file, int64_t steps, bool goes_on);
+  /// A run that goes on after `done` steps adds to the file, after its line of that step; a run
+  /// that begins at step 1 sets the file of an earlier one aside. std::invalid_argument when it
+  /// cannot be written.
+  Progress(const std::string& metrics_file, int64_t steps, int64_t done);
   void report(const StepReport& report);
 
  private:
@@ -67,6 +69,7 @@ class Progress {
   int64_t steps_;
   /// The first step of this run of the program.
   int64_t first_ = 0;
+  bool is_above_peak_ = false;
   std::optional<std::chrono::steady_clock::time_point> printed_;
 };
 

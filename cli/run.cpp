@@ -16,6 +16,7 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
+#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/flight.h"
 #include "weft/launch.h"
@@ -184,6 +185,11 @@ static std::vector<std::string> records_of(const std::vector<std::string>& paths
 /// that is missing or malformed.
 static void merge_traces(const TraceOptions& o) {
   const std::vector<std::string> records = records_of(o.paths);
+  for (const std::string& record : records) {
+    if (located(record) != located(o.out)) continue;
+    fail("--out ", o.out, " is also one of the records, expected another file");
+  }
+  set_aside("--out", o.out);
   const FlightSummary summary = merge_flight_records(records, o.out);
   print(records.size(), records.size() == 1 ? " rank, " : " ranks, ", summary.operations,
         " operations, ", summary.unfinished, " of them unfinished, over ");

@@ -88,6 +88,8 @@ struct Gpu {
   std::string_view part;
   double bf16;
   double f32;
+  /// 0 where it lacks products of that dtype.
+  double f8;
   /// None for cards whose links are other ones.
   const char* machine = nullptr;
 };
@@ -97,9 +99,13 @@ struct Gpu {
 /// NVIDIA's data sheets of these GPUs, without sparsity; the first whose part is found counts.
 /// GH200 computes as an H100 SXM does.
 static constexpr Gpu kGpus[] = {
-    {"H100 PCIe", 756, 51.2},      {"H100 NVL", 835.5, 60},       {"H200 NVL", 835.5, 60},
-    {"H100", 989.4, 66.9, "h100"}, {"H200", 989.4, 66.9, "h200"}, {"A100-SXM", 312, 19.5, "a100"},
-    {"A100", 312, 19.5},
+    {"H100 PCIe", 756, 51.2, 1513},
+    {"H100 NVL", 835.5, 60, 1671},
+    {"H200 NVL", 835.5, 60, 1671},
+    {"H100", 989.4, 66.9, 1978.9, "h100"},
+    {"H200", 989.4, 66.9, 1978.9, "h200"},
+    {"A100-SXM", 312, 19.5, 0, "a100"},
+    {"A100", 312, 19.5, 0},
 };
 
 static const Gpu* gpu_named(std::string_view device_name) {
@@ -114,10 +120,26 @@ std::optional<Machine> machine_of_device(std::string_view device_name, const std
   return machine_named(gpu->machine, dtype, 1);
 }
 
-std::optional<double> peak_operations(std::string_view device_name, std::string_view dtype) {
+std::optional<double> peak_operations(std::string_view device_name,
+                                      const ParallelOptions& options) {
   const Gpu* gpu = gpu_named(device_name);
   if (!gpu) return {};
-  return 1e12 * (dtype == "bf16" ? gpu->bf16 : gpu->f32);
+  if (options.float8 && gpu->f8 > 0) return 1e12 * gpu->f8;
+  return 1e12 * (options.dtype == "bf16" ? gpu->bf16 : gpu->f32);
+}
+
+double needed_operations_a_token(const TransformerConfig& config, int64_t sequence) {
+  const double others = training_operations_a_token(config, 0);
+  const double of_key = training_operations_a_token(config, 1) - others;
+  double keys = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    const int64_t window = config.has_window(layer) ? std::min(config.window, sequence) : sequence;
+    // Sum over all queries of the keys on one side of each.
+    const double side = static_cast<double>(window - 1) *
+                        (static_cast<double>(sequence) - static_cast<double>(window) / 2);
+    keys += 1 + (config.causal ? 1 : 2) * side / static_cast<double>(sequence);
+  }
+  return others + of_key * keys / static_cast<double>(config.layers);
 }
 
 /// The parameters of experts that rest on this rank, and the work of experts in forward.
@@ -326,12 +348,20 @@ MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& optio
     return step_cost(world, config, chosen);
   };
   const bool has_memory = !options.memory.empty();
+  std::string cure = "use more ranks";
+  if (options.accumulate * ranks < options.batch) cure += ", a higher --accumulate";
+  if (has_memory && !budget && options.recompute != "none") {
+    cure += ", --activation-checkpointing none, so that --memory chooses";
+  }
+  if (options.dtype == "f32") cure += ", --dtype bf16";
+  if (!options.free.offloads()) {
+    cure += has_memory ? ", --offload auto=disk:DIR" : ", --memory with --offload auto=disk:DIR";
+  }
   // A choice of the user's stays.
-  const MemoryPlanOptions may{
-      .policies = budget || options.recompute == "none",
-      .schedule = has_memory,
-      .what = has_memory ? "--memory" : "--activation-checkpointing budget",
-      .cure = "use more ranks, a higher --accumulate or --offload auto=disk:DIR"};
+  const MemoryPlanOptions may{.policies = budget || options.recompute == "none",
+                              .schedule = has_memory,
+                              .what = has_memory ? "--memory" : "--activation-checkpointing budget",
+                              .cure = cure};
   return weft::plan_memory(cost, options.choice, static_cast<size_t>(config.layers), allowed,
                            machine, may);
 }

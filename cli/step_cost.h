@@ -20,8 +20,15 @@ Machine machine_named(const std::string& name, const std::string& dtype, int ran
 std::optional<Machine> machine_of_device(std::string_view device_name, const std::string& dtype);
 
 /// Operations that a device of that name does in a second at most, by its maker's data sheet: dense
-/// products computed in "bf16" or "f32", TF32 off. Nothing for a device that no table here has.
-std::optional<double> peak_operations(std::string_view device_name, std::string_view dtype);
+/// products computed in 8 bits (--float8), bf16 or f32, TF32 off. Nothing for a device that no
+/// table here has.
+std::optional<double> peak_operations(std::string_view device_name, const ParallelOptions& options);
+/// As training_operations_a_token, but of attention only what a causal mask and windows leave: the
+/// operations that a step needs, which MFU counts.
+double needed_operations_a_token(const TransformerConfig& config, int64_t sequence);
+/// The reason of a fraction above 1.
+inline constexpr const char* kAbovePeak =
+    "MFU above 100 %: the peak (--peak-tflops, or what products reach on this machine) is too low";
 
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further repetition of the pattern of layers adds the same.

@@ -79,13 +79,14 @@ class Training {
     int64_t done = saver_->resume(run_);
     const bool is_new = done == 0 && !options_.init.empty();
     if (is_first()) keep_files(is_new ? options_.init : c.resume, c.save);
-    // With --save only the holder of the directory's lease replaces the metrics.
-    if (is_first()) progress_.emplace(options_.metrics, options_.steps, !c.resume.empty());
+    // Only the holder of the lease of --save's directory touches the metrics.
+    if (is_first()) progress_.emplace(options_.metrics, options_.steps, done);
     if (launched_ranks() > 1) check_replicas(model_);
     if (done >= options_.steps && is_first()) {
       print(done, " steps are done already; more need --steps above that\n");
     }
     const std::optional<StepSeconds> predicted = prediction();
+    if (is_first()) set_aside("--trace", options_.trace);
     if (!options_.trace.empty()) trace_.emplace();
     const bool is_done = run_steps(done);
     saver_->end_steps();
@@ -101,11 +102,11 @@ class Training {
   static std::optional<double> peak_rate(const TrainOptions& options,
                                          const TransformerConfig& config, Device device,
                                          int ranks) {
-    std::optional<double> peak = peak_operations(device_name(device), options.parallel.dtype);
+    std::optional<double> peak = peak_operations(device_name(device), options.parallel);
     if (options.peak_tflops > 0) peak = 1e12 * options.peak_tflops;
     if (!peak) return {};
     return *peak * devices_of_ranks(options.device, ranks) /
-           training_operations_a_token(config, options.parallel.seq);
+           needed_operations_a_token(config, options.parallel.seq);
   }
 
   /// Predicted times of a step on rank 0's GPU; empty without a trace or for an unknown GPU.

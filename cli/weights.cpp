@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cli/commands.h"
 #include "cli/resume.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
@@ -24,6 +25,24 @@ fs::path located(const std::string& path) {
   // Of a relative path whose first folder is missing, weakly_canonical gives a relative one.
   const fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
   return (place / "").lexically_normal();
+}
+
+void set_aside(const char* flag, const std::string& path) {
+  std::error_code error;
+  // A link stays, and its target is moved.
+  const fs::path file = fs::canonical(path, error);
+  const bool is_of_process = path.starts_with("/dev/") || path.starts_with("/proc/");
+  if (error || is_of_process || !fs::is_regular_file(file, error) || fs::is_empty(file, error)) {
+    return;
+  }
+  int number = 1;
+  const auto other = [&] { return concat(file.string(), '.', number); };
+  while (fs::exists(fs::symlink_status(other(), error))) ++number;
+  fs::rename(file, other(), error);
+  if (error)
+    fail(flag, ": ", path, " exists and cannot be renamed (", error.message(),
+         "), expected no file");
+  warn(flag, ' ', printable(path), ": the file of an earlier run is now ", printable(other()));
 }
 
 void check_directory(const std::string& what, const std::string& path) {

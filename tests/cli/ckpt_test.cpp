@@ -491,6 +491,28 @@ TEST_F(Ckpt, SavesWhenItIsTerminated) {
   }
 }
 
+TEST_F(Ckpt, SavesWhenItsTerminalIsClosed) {
+  const std::string run = train("--steps 1000000 --mesh dp=2 --save-every 2 --keep 2 --save ");
+  for (const std::string& before : {std::string(), "run -n 2 -- " + std::string(WEFT_PROGRAM)}) {
+    const std::string saved = scratch_.path(concat("saved", before.size()));
+    const std::string command =
+        concat("exec ", WEFT_PROGRAM, ' ', before, ' ', run, saved, " >/dev/null 2>&1");
+    const int code = code_of_signalled(command, saved, [&](pid_t child) { ::kill(child, SIGHUP); });
+    EXPECT_EQ(code, 128 + SIGHUP) << before;
+    expect(0, "ckpt verify " + saved, "COMPLETE");
+  }
+  // nohup: it goes on.
+  const std::string saved = scratch_.path("nohup");
+  const std::string command =
+      concat("exec nohup ", WEFT_PROGRAM, ' ', run, saved, " >/dev/null 2>&1");
+  const int code = code_of_signalled(command, saved, [&](pid_t child) {
+    ::kill(child, SIGHUP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    EXPECT_EQ(::kill(child, SIGTERM), 0);
+  });
+  EXPECT_EQ(code, 128 + SIGTERM);
+}
+
 /// The first is refused a directory that is in use; the second takes it from a job that was
 /// stopped, which ends when it goes on.
 TEST_F(Ckpt, TwoJobsDoNotMixInOneDirectory) {

@@ -64,7 +64,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
        {"--mesh dp=0", "axis is \"dp=0\""},
        {"--mesh dp=65536,a=65536", "ranks or more, expected at most 1024"},
        {"--mesh 'dp=2, tp=2'", "axis is \" tp=2\""},
-       {"--mesh dp=2,TP=2", "tp is tensor parallelism"},
+       {"--mesh dp=2,TP=2", "axis is TP, expected tp (tensor parallelism)"},
        {"--mesh tp=2,tp=2", "--mesh \"tp=2,tp=2\": two axes are called \"tp\", expected"},
        {"--strategy hsdp --mesh dp=2", "--mesh dp=2 has 1 axis that carries rows, expected 2"},
        {"--strategy zero9", "zero9"},
@@ -73,6 +73,46 @@ TEST_F(Program, RefusesImpossibleMeshes) {
        {"--sequence-parallel", "expected one with an axis tp"}});
   expect(2, "estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
   expect(2, "estimate --machine abacus", "--machine is \"abacus\"");
+}
+
+TEST_F(Program, RefusesAxesWhoseNamesMislead) {
+  for (const char* name : {"PP",
+                           "pp",
+                           "Dp",
+                           "DP",
+                           "dpp",
+                           "ddp",
+                           "pd",
+                           "fsdp",
+                           "FSDP",
+                           "hsdp",
+                           "tensor",
+                           "data",
+                           "Replicate",
+                           "replicated",
+                           "shards",
+                           "shrad",
+                           "TP",
+                           "tpp",
+                           "tp2",
+                           "et",
+                           "mp",
+                           "cp",
+                           "sp",
+                           "pipeline",
+                           "data_parallel",
+                           "TensorParallel",
+                           "expert",
+                           "model",
+                           "sequence"}) {
+    for (const std::string command : {"estimate", "train --data ."}) {
+      expect(2, concat(command, " --mesh ", name, "=2"), concat("axis is ", name, ", expected tp"));
+    }
+  }
+  expect(2, "estimate --mesh 'dp =2'", "axis is \"dp =2\", expected a name and a size");
+  for (const char* name : {"dp", "replicate", "shard", "a", "rows", "nodes", "gpu", "hosts"}) {
+    expect(0, concat("estimate --machine h100 --mesh ", name, "=2"), "2 ranks");
+  }
 }
 
 TEST_F(Program, RefusesToOverwriteWhatItReads) {
@@ -96,6 +136,88 @@ TEST_F(Program, GoesOnWithItsMetrics) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ(lines[i]["step"], i + 1);
   expect(0, small(concat(run_flags, " --resume ", folder, " --steps 4")),
          "4 steps are done already");
+}
+
+TEST_F(Program, WritesEachStepOnce) {
+  const std::string metrics = scratch_.path("metrics.jsonl"), folder = scratch_.path("saved");
+  const std::string flags = concat(" --metrics ", metrics, " --save ", folder);
+  const auto resume = [&] {
+    const Outcome more = run_weft(small(concat(flags, " --resume ", folder, " --steps 4")));
+    EXPECT_EQ(more.code, 0) << more.text;
+    const auto lines = metrics_in(metrics);
+    EXPECT_EQ(lines.size(), 4u);
+    for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["step"], i + 1);
+    return more.text;
+  };
+  EXPECT_EQ(run_weft(small(flags + " --steps 2")).code, 0);
+  const std::string two = bytes_in(metrics);
+  // Steps after the checkpoint's, and a last line that was torn at any byte.
+  const std::string later = R"({"step":3,"loss":1.5,"val_loss":null})";
+  for (const std::string& added :
+       {later + '\n', later + "\n" + later.substr(0, 20), later.substr(0, 1), later,
+        later + "\n" + R"({"step":4,"loss":)"}) {
+    fs::remove_all(folder);
+    fs::remove(metrics);
+    EXPECT_EQ(run_weft(small(flags + " --steps 2")).code, 0);
+    std::ofstream(metrics, std::ios::app) << added;
+    EXPECT_NE(resume().find("after step 2, from which the run goes on"), std::string::npos);
+  }
+  // A whole last line without its end is ended.
+  fs::remove_all(folder);
+  fs::remove(metrics);
+  EXPECT_EQ(run_weft(small(flags + " --steps 2")).code, 0);
+  fs::resize_file(metrics, fs::file_size(metrics) - 1);
+  EXPECT_EQ(resume().find("removed"), std::string::npos);
+}
+
+TEST_F(Program, ReplacesNoFileOfAnEarlierRun) {
+  const std::string metrics = scratch_.path("metrics.jsonl"), trace = scratch_.path("trace.json");
+  const std::string run = small(concat("--metrics ", metrics, " --trace ", trace));
+  EXPECT_EQ(run_weft(run).code, 0);
+  const std::string before = bytes_in(metrics), traced = bytes_in(trace);
+  expect(0, run, concat("the file of an earlier run is now ", metrics, ".1"));
+  expect(0, run, concat("the file of an earlier run is now ", trace, ".2"));
+  EXPECT_EQ(bytes_in(metrics + ".1"), before);
+  EXPECT_EQ(bytes_in(trace + ".1"), traced);
+  EXPECT_EQ(metrics_in(metrics).size(), metrics_in(metrics + ".2").size());
+  const std::string longest = scratch_.write(std::string(255, 'm'), "text");
+  expect(2, small("--metrics " + longest),
+         "exists and cannot be renamed (File name too long), expected no file");
+  expect(0, small("--metrics /dev/null"), "step");
+  EXPECT_FALSE(fs::exists("/dev/null.1"));
+  // Through a link, which stays.
+  fs::create_symlink(metrics, scratch_.path("link"));
+  expect(0, small("--metrics " + scratch_.path("link")), concat(metrics, ".3"));
+  EXPECT_TRUE(fs::is_symlink(scratch_.path("link")));
+}
+
+TEST_F(Program, SaysThatAFractionIsAboveThePeak) {
+  const std::string words = "MFU above 100 %: the peak";
+  expect(0, small("--peak-tflops 1e-9"), words);
+  EXPECT_EQ(run_weft(small("--peak-tflops 1000")).text.find(words), std::string::npos);
+  // However long the sequences are, and whatever the layers see of them.
+  scratch_.write(
+      "windowed/config.json",
+      std::string(kSmallLlama).replace(1, 20, R"("sliding_window":64,"model_type":"mistral")"));
+  for (const std::string& model : {std::string("tiny"), scratch_.path("windowed")}) {
+    for (const int seq : {64, 8192, 65536}) {
+      const auto one = nlohmann::json::parse(
+          run_weft(concat("estimate --json --machine h100 --dtype bf16 --batch 1 --model ", model,
+                          " --seq ", seq))
+              .text);
+      EXPECT_LT(one["mfu"], 1) << model << ' ' << seq;
+    }
+  }
+}
+
+TEST_F(Program, AdvisesWhatWasNotGiven) {
+  const std::string least = small("--memory 1kB ");
+  expect(2, least,
+         "or use more ranks, a higher --accumulate, --dtype bf16, --offload auto=disk:DIR");
+  expect(2, least + "--dtype bf16 --accumulate 3 --offload auto=disk:" + scratch_.path(""),
+         "or use more ranks\n");
+  expect(2, least + "--activation-checkpointing full",
+         "--activation-checkpointing none, so that --memory chooses");
 }
 
 TEST_F(Program, EstimatesWorldsThatAreNotThere) {
@@ -205,7 +327,7 @@ TEST_F(Program, TellsTheFractionOfAPeakThatIsSaid) {
   // `tiny` takes 6 operations for each parameter outside the embedding, and those of attention.
   const int64_t block = 2 * 256 * 256 + 2 * 128 * 256 + 3 * 704 * 256 + 2 * 256;
   const int64_t parameters = 4 * block + 256 + 256 * 256;
-  const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 16);
+  const auto operations = static_cast<double>(6 * parameters + 12 * 4 * 256 * 17 / 2);
   EXPECT_NEAR(line["mfu"].get<double>(),
               line["tokens_per_second"].get<double>() * operations / (2 * 0.5e12), 1e-12);
   expect(2, small("--peak-tflops -1"), "--peak-tflops is -1, expected a finite number above 0");
