@@ -30,6 +30,10 @@ static std::vector<std::string> checkpoints_at(const std::string& path) {
     fail("ckpt: ", printable(path), " is missing or a file, expected a directory of checkpoints");
   }
   const std::vector<std::string> found = list_checkpoints(path);
+  if (found.empty() && is_hugging_face(path)) {
+    fail("ckpt: ", printable(path),
+         " is a model in Hugging Face's form, which has no checksums, expected a checkpoint");
+  }
   return found.empty() ? std::vector<std::string>{path} : found;
 }
 

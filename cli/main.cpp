@@ -20,6 +20,22 @@ namespace weft::cli {
 
 static constexpr int kFailed = 1, kWrongUsage = 2;
 
+/// Returns "; nearest: --batch" for "--batch-size": the command's flags that contain the name or
+/// are contained in it.
+static std::string nearest_flags(const CLI::App& command, std::string_view flag) {
+  const std::string_view name =
+      flag.substr(0, flag.find('=')).substr(flag.starts_with("--") ? 2 : 1);
+  std::string found;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& other : option->get_lnames()) {
+      const bool is_near =
+          name.size() > 2 && (other.find(name) != other.npos || name.find(other) != name.npos);
+      if (is_near) found += concat(found.empty() ? "; nearest: --" : ", --", other);
+    }
+  }
+  return found;
+}
+
 /// A mistake in the command line as one sentence, which names the command whose help explains it.
 static std::string in_words(const CLI::ParseError& error, const CLI::App& program) {
   const CLI::App* command = &program;
@@ -35,7 +51,11 @@ static std::string in_words(const CLI::ParseError& error, const CLI::App& progra
   const auto flag = std::find_if(extras.begin(), extras.end(),
                                  [](const std::string& extra) { return extra.starts_with('-'); });
   if (flag != extras.end()) {
-    what = "there is no flag " + *flag;
+    what = concat("there is no flag ", *flag, nearest_flags(*command, *flag));
+  } else if (!extras.empty() && command->get_require_subcommand_min() > 0) {
+    what = concat("there is no command ", in_quotes(extras.front()));
+  } else if (!extras.empty() && name == "weft run") {
+    what = "-n is required, as in weft run -n 4 -- program arguments";
   } else if (!extras.empty()) {
     what = concat("argument ", in_quotes(extras.front()), " is one too many");
   }

@@ -65,7 +65,8 @@ SENTENCES = {
     "run -n 0 -- true": "-n is 0, expected a whole number from 1 to 1024",
     "run -n x -- true": "-n is x, expected a whole number from 1 to 1024",
     "estimate --model nosuch": 'model config: "nosuch" does not exist, expected tiny, small or a',
-    "estimate --model tiny --ranks 0": "there is no flag --ranks; see weft estimate --help",
+    "estimate --model tiny --ranks 0": "there is no flag --ranks; nearest: "
+        "--rank, --ranks-per-host; see weft estimate --help",
     "estimate --model tiny --mesh a=b":
         '--mesh "a=b": axis is "a=b", expected a name and a size; write for',
     "estimate --model tiny --compare zero9":

@@ -102,8 +102,9 @@ def killed(case, plan, rng):
 
 @fault("stop-signal", "during", "signal")
 def stop_signal(case, plan, rng):
-    """SIGTERM, SIGINT or SIGUSR2, once or twice, to a rank, the launcher or the whole job."""
-    who, number = target(case, rng), rng.choice([signal.SIGTERM, signal.SIGINT, signal.SIGUSR2])
+    """SIGTERM, SIGINT, SIGUSR2 or SIGHUP, once or twice, to a rank, the launcher or the whole job."""
+    signals = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGHUP]
+    who, number = target(case, rng), rng.choice(signals)
     when = moment(rng, plan.settings.steps)
     for _ in range(rng.choice([1, 1, 2])):
         plan.actions.append(Action(f"{number.name} to {who}",
