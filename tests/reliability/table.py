@@ -102,7 +102,7 @@ def killed(case, plan, rng):
 
 @fault("stop-signal", "during", "signal")
 def stop_signal(case, plan, rng):
-    """SIGTERM, SIGINT, SIGUSR2 or SIGHUP, once or twice, to a rank, the launcher or the whole job."""
+    """SIGTERM, SIGINT, SIGUSR2 or SIGHUP, once or twice, to a rank, the launcher or the job."""
     signals = [signal.SIGTERM, signal.SIGINT, signal.SIGUSR2, signal.SIGHUP]
     who, number = target(case, rng), rng.choice(signals)
     when = moment(rng, plan.settings.steps)
