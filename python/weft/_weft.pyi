@@ -4273,7 +4273,7 @@ class CheckpointSaver:
         """
         Until nothing is under way
         """
-    def wait_all(self, timeout: builtins.float = 600.0) -> str:
+    def wait_all(self, timeout: float = 600.0) -> str:
         """
         Waits until this rank's save is done and the files of all ranks of that step are there, by looking into the directory: no collective, so that any of the ranks may call it. Returns the checkpoint's path, which is complete. timeout: seconds, after which RuntimeError names the missing files
         """
