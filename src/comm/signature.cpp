@@ -6,6 +6,7 @@
 
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/subject.h"
 
 namespace weft {
 
@@ -17,8 +18,13 @@ static bool kind_has_root(CollectiveKind kind) {
 /// The counts of an all_to_all differ between ranks: the readers compare them pair by pair.
 static bool counts_are_shared(CollectiveKind kind) { return kind != CollectiveKind::all_to_all; }
 
-/// Adds the claim to the call that carries it.
-static void add_claim(const std::optional<Claim>& claim, Signature& into) {
+/// Adds what is moved, and the claim to the call that carries it.
+static void add_subject(const std::optional<Claim>& claim, Signature& into) {
+  into.subject[0] = '\0';
+  if (const uint64_t subject = SubjectScope::current()) {
+    into.hash = mixed(into.hash, subject);
+    SubjectScope::write_words(into.subject.data(), into.subject.size());
+  }
   if (claim) {
     into.hash = mixed(into.hash, claim->hash);
     into.claim = *claim;
@@ -52,7 +58,7 @@ void sign(const Collective& call, const std::optional<Claim>& claim, Signature& 
   }
   into.hash = hash;
   into.elements = elements;
-  add_claim(claim, into);
+  add_subject(claim, into);
   if (call.pieces.empty()) return;
   const Piece& first = call.pieces[0];
   into.dtype = first.dtype;
@@ -75,7 +81,7 @@ void sign(const Exchange& call, const std::optional<Claim>& claim, Signature& in
   const size_t length = std::min(call.words.size(), into.words.size() - 1);
   std::copy_n(call.words.begin(), length, into.words.begin());
   into.words[length] = '\0';
-  add_claim(claim, into);
+  add_subject(claim, into);
 }
 
 Signature signature_of(const Collective& call) {
@@ -92,9 +98,10 @@ static void print_counts(std::ostream& out, const Signature& signature) {
 }
 
 std::string in_words(const Signature& signature) {
-  const std::string device = signature.device == DeviceKind::cuda ? " on cuda" : "";
+  std::string end = signature.device == DeviceKind::cuda ? " on cuda" : "";
+  if (signature.subject[0]) end += concat(" of ", signature.subject.data());
   if (signature.kind == CollectiveKind::exchange && signature.words[0]) {
-    return signature.words.data() + device;
+    return signature.words.data() + end;
   }
   std::ostringstream out;
   out << name_of(signature.kind) << '(';
@@ -112,7 +119,7 @@ std::string in_words(const Signature& signature) {
     out << (signature.kind == CollectiveKind::send ? ", to rank " : ", from rank ")
         << signature.root << ", tag " << signature.tag;
   }
-  out << ')' << device;
+  out << ')' << end;
   return out.str();
 }
 
@@ -127,8 +134,10 @@ std::string unequal_in_words(const std::string& first_rank, const Signature& fir
   const std::string one = in_words(first), two = in_words(other);
   const std::string claim = claim_in_words(first.claim), claim_two = claim_in_words(other.claim);
   if (one != two || claim == claim_two) {
+    const bool has_subject = first.subject[0] || other.subject[0];
     return concat(first_rank, " called ", one, " but ", other_rank, " called ", two,
-                  one == two ? concat(' ', difference) : "");
+                  one == two ? concat(' ', difference) : "",
+                  has_subject ? "; call modules in the same order on all ranks" : "");
   }
   return concat(one, " found that ranks differ: ", first_rank, " called ", claim, " but ",
                 other_rank, " called ", claim_two,

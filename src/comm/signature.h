@@ -27,6 +27,8 @@ struct Signature {
   /// The first counts of the first piece.
   std::array<int64_t, 8> shown{};
   std::array<char, 80> words{};
+  /// What is moved, see SubjectScope; empty if that is not known. Its number is part of `hash`.
+  std::array<char, 64> subject{};
   /// Claims of the rank since its last call; part of `hash`.
   Claim claim{};
 };

@@ -46,6 +46,12 @@ std::optional<Claim> Transport::take_claim() {
   return std::exchange(claim_, std::nullopt);
 }
 
+uint64_t Transport::next_of_kind(uint64_t kind) {
+  // Models may be ever new.
+  if (kinds_.size() >= 4096) kinds_.clear();
+  return kinds_[kind]++;
+}
+
 void Transport::exchange(const Exchange&, ExchangeReader&) {
   fail("exchange: the ranks of ", name(),
        " do not map each other's memory, expected ranks of one host");

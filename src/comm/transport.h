@@ -154,12 +154,12 @@ class Transport : public std::enable_shared_from_this<Transport> {
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
   virtual std::optional<Claim> take_claim();
+  uint64_t next_of_kind(uint64_t kind);
   /// Returns true when ranks read each other's memory on devices of that kind: `exchange` is
   /// supported, and plans use it.
   virtual bool in_memory(DeviceKind kind = DeviceKind::cpu) const = 0;
 
   virtual Work start(const Collective& call) = 0;
-  /// `start` and `wait`.
   virtual void run(const Collective& call) { start(call).wait(); }
 
   /// Runs an exchange to its end. std::invalid_argument where not `in_memory`.
@@ -191,6 +191,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
  private:
   /// The number of times that this rank made each subgroup.
   std::map<std::vector<int>, uint64_t> subgroups_;
+  std::map<uint64_t, uint64_t> kinds_;
 };
 
 /// Throws std::invalid_argument: the ranks of the group are processes, and this build lacks NCCL.

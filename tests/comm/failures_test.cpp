@@ -13,6 +13,7 @@
 #include "tests/support/short_calls.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/extend/subject.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -233,6 +234,19 @@ static std::vector<Divergence> divergences() {
        },
        called("all_reduce(sum, f32, [1]; 2 pieces, 2 elements)",
               "all_reduce(sum, f32, [1]; 2 pieces, 2 elements) with other contents")},
+      {"Subject",
+       [](const Communicator& world) {
+         const SubjectScope outer = SubjectScope::of_module(7, "whole");
+         const SubjectScope subject = SubjectScope::of_module(8, "layers");
+         all_reduce(world, 4);
+       },
+       [](const Communicator& world) {
+         const SubjectScope subject(9, "the norm");
+         all_reduce(world, 4);
+       },
+       called(
+           "all_reduce(sum, f32, [4]) of module \"layers\"",
+           "all_reduce(sum, f32, [4]) of the norm; call modules in the same order on all ranks")},
   };
 }
 

@@ -16,6 +16,7 @@
 #include "src/launch/run_ranks.h"
 #include "tests/support/lone_world.h"
 #include "tests/support/short_calls.h"
+#include "weft/extend/subject.h"
 
 namespace weft {
 
@@ -134,6 +135,12 @@ static const std::map<std::string, Body> kCommonMisdeeds = {
     {"GoesWell", [](const Communicator& world) { broadcast(world, 0); }},
     {"LoopsAlone", [](const Communicator& world) { kMisdeeds.at("LoopsForEver")(world); }},
     {"RootsDiffer", [](const Communicator& world) { broadcast(world, world.rank() == 1); }},
+    {"SubjectsDiffer",
+     [](const Communicator& world) {
+       const bool is_first = world.rank() == 0;
+       const SubjectScope subject(is_first ? 1 : 2, is_first ? "a" : "b");
+       broadcast(world, 0);
+     }},
     {"CountsOfPairsDiffer", all_to_all},
     {"MessageSizesDiffer", [](const Communicator& world) { message(world, 5, f32); }},
     {"MessageDTypesDiffer", [](const Communicator& world) { message(world, 4, i32); }},

@@ -60,6 +60,10 @@ static std::vector<MpiMisdeed> mpi_misdeeds() {
        "world: collective 3: rank 0 called broadcast(root 0, f32, [1]) but rank 1 called "
        "broadcast(root 1, f32, [1])",
        MpiMisdeed::all},
+      {"SubjectsDiffer",
+       "world: collective 3: rank 0 called broadcast(root 0, f32, [1]) of a but rank 1 called "
+       "broadcast(root 0, f32, [1]) of b; call modules in the same order on all ranks",
+       MpiMisdeed::all},
       {"CountsOfPairsDiffer",
        "world: collective 3: all_to_all(f32): rank 1 sends 1 elements to rank 0, which expects 4",
        MpiMisdeed::one},

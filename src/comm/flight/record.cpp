@@ -60,6 +60,7 @@ FlightOperation FlightRecord::begin(std::string_view communicator, const Signatu
     const auto shown = std::min(static_cast<size_t>(signature.counts), signature.shown.size());
     put_part(offsetof(Signature, shown), shown * sizeof signature.shown[0]);
   }
+  put_part(offsetof(Signature, subject), signature.subject[0] ? sizeof signature.subject : 8);
   put_part(offsetof(Signature, claim), signature.claim.hash ? sizeof(Claim) : sizeof(uint64_t));
   std::array<char, 32> name{};  // the last byte stays 0
   std::copy_n(communicator.begin(), std::min(communicator.size(), name.size() - 1), name.begin());

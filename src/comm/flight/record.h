@@ -80,7 +80,8 @@ class FlightRecord : public std::enable_shared_from_this<FlightRecord>, NotCopie
   friend class FlightOperation;
   static constexpr size_t kWords = sizeof(FlightCopy) / 8;
   static_assert(sizeof(FlightCopy) % 8 == 0 && offsetof(Signature, shown) % 8 == 0 &&
-                offsetof(Signature, words) % 8 == 0 && offsetof(Signature, claim) % 8 == 0);
+                offsetof(Signature, words) % 8 == 0 && offsetof(Signature, subject) % 8 == 0 &&
+                offsetof(Signature, claim) % 8 == 0);
   /// The words of a FlightCopy, each written at once, which a reader may see while they change. The
   /// number is 0 while a new operation replaces an old one.
   struct alignas(64) Entry : std::array<std::atomic<uint64_t>, kWords> {
