@@ -35,7 +35,16 @@ void FsdpContext::use_states(FsdpStates states) {
   groups_ = states_ | ranges::views::transform(&FsdpState::group) | ranges::to<ParamGroups>();
   for (const auto& [i, group] : ranges::views::enumerate(groups_)) group->index = i;
   scheduler_.reset();
+  identify();
   for (const auto& state : states_) state->set_context(shared_from_this());
+}
+
+/// Numbers models of equal parameters in the order in which they were made.
+void FsdpContext::identify() {
+  uint64_t content = 1;
+  for (const auto& group : groups_) content = mixed(content, group->content());
+  const uint64_t number = next_of_kind(root().mesh().root().communicator(), content);
+  for (const auto& group : groups_) group->set_model(mixed(content, number), number);
 }
 
 void FsdpContext::build(ParamGroup& group) {
@@ -105,6 +114,7 @@ void FsdpContext::reduce_grads(ParamGroup& group, int bucket, size_t reduction) 
 void FsdpContext::wait_for_reduce(ParamGroup& group, int bucket, size_t reduction, bool last) {
   const TraceSpan span = waiting("wait for gradients", group, cpu);
   const StreamScope scope(stream(StreamRole::scatter));
+  const SubjectScope subject = group.reducing(bucket, reduction);
   group.gradients().wait_for_reduce(bucket, reduction, last);
 }
 

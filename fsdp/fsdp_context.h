@@ -83,6 +83,7 @@ class FsdpContext final : public ModuleAttachment,
   void reduce_grads(ParamGroup& group, int bucket, size_t reduction) override;
   void wait_for_reduce(ParamGroup& group, int bucket, size_t reduction, bool last) override;
 
+  void identify();
   void build(ParamGroup& group);
   void begin_step(bool training);
   void begin_unrecorded_step();

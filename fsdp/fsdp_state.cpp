@@ -56,6 +56,7 @@ void FsdpState::adopt(NamedParameter parameter, size_t member) {
     const auto state = held.lock();
     if (const auto context = state ? state->find_context() : nullptr) context->lazy_init();
   });
+  ModuleSharder::set_sharder(*parameter.parameter, weak_from_this());
   group_->adopt(std::move(parameter), member);
 }
 

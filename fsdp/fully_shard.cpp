@@ -29,6 +29,22 @@ static void check_free(const FsdpStates& below) {
   }
 }
 
+/// Fails if a module around this one has its parameters already.
+static void check_order(const Module& module) {
+  for (const NamedParameter& named : module.named_parameters()) {
+    const auto owner =
+        std::static_pointer_cast<const FsdpState>(ModuleSharder::sharder_of(*named.parameter));
+    if (!owner) continue;
+    for (Module* outer : owner->modules()) {
+      for (const auto& [path, below] : outer->named_modules()) {
+        if (below != &module || below == outer) continue;
+        fail("fully_shard: module ", in_quotes(path), " is part of a module that is sharded ",
+             "already, expected one that is not; shard inner modules before outer ones");
+      }
+    }
+  }
+}
+
 static void check_options(const FullyShardOptions& options) {
   if (options.prefetch < 0) {
     fail("fully_shard: prefetch must be at least 0, got ", options.prefetch);
@@ -100,8 +116,11 @@ void fully_shard(const std::vector<Module*>& modules, const DeviceMesh& given,
   if (!given) fail("fully_shard: this rank is not in the mesh, expected one of its ranks");
   if (modules.empty()) fail("fully_shard: number of modules is 0, expected at least 1");
   for (const Module* module : modules) {
-    if (!ModuleSharder::attachment<FsdpState>(*module)) continue;
-    fail("fully_shard: the module is sharded already, expected a call once");
+    const bool is_given_twice = std::ranges::count(modules, module) > 1;
+    if (is_given_twice || ModuleSharder::attachment<FsdpState>(*module)) {
+      fail("fully_shard: the module is sharded already, expected a call once");
+    }
+    check_order(*module);
   }
   check_options(wanted);
   FullyShardOptions options = wanted;

@@ -7,6 +7,8 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
@@ -115,6 +117,12 @@ void Gradients::cut_into_buckets() {
     bytes += grad.unsharded.bytes();
   }
   buckets_.resize(static_cast<size_t>(bucket) + 1);
+}
+
+uint64_t Gradients::subject(int bucket) const {
+  return ranges::accumulate(
+      grads_ | std::views::filter(is_in(bucket)), uint64_t{1}, mixed,
+      [](const Grad& grad) { return ModuleSharder::subject_of(*grad.param->parameter); });
 }
 
 int64_t Gradients::measured_bytes() const {
@@ -265,6 +273,7 @@ int Gradients::post_accumulate_grad(size_t i) {
 
 void Gradients::close_bucket(int bucket, size_t reductions) {
   const bool waits = !reductions_.empty() && reductions == 0;
+  bucket_at(bucket).pending = reductions;
   for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
     const bool written = grad.progress == Progress::written || grad.progress == Progress::complete;
     if (!written && !holds_earlier(grad) && device_.kind != DeviceKind::meta) {
@@ -326,7 +335,14 @@ void Gradients::wait_quietly() noexcept {
   for (int bucket = 0; bucket < buckets(); ++bucket) {
     try {
       Bucket& reduced = bucket_at(bucket);
-      if (!std::exchange(reduced.under_way, false)) continue;
+      const bool under_way = std::exchange(reduced.under_way, false);
+      if (std::exchange(reduced.pending, 0) > (under_way ? 1 : 0)) {
+        for (Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
+          grad.param->parameter->clear_grad();
+          forget_sums(grad);
+        }
+      }
+      if (!under_way) continue;
       reduced.work.wait();
       receive(bucket);
       reduced.replicating = false;

@@ -36,6 +36,8 @@ class Gradients {
   /// Backward writes into the final memory: there is no buffer.
   bool is_direct() const { return direct_; }
   size_t buffer_bytes() const { return buffer_bytes_; }
+  /// A number for the parameters of a bucket, equal on all ranks.
+  uint64_t subject(int bucket) const;
   /// Number of reductions that read the buffer: the first, or its stages.
   size_t buffer_reductions() const { return messages_.empty() ? 1 : messages_.size(); }
   /// The final memory is on the host or on disk, and the buffer is needed until the last reduction
@@ -61,7 +63,8 @@ class Gradients {
   /// `last`: no reduction of the bucket follows in this micro-step.
   void wait_for_reduce(int bucket, size_t reduction, bool last);
   bool is_under_way() const;
-  /// Waits for the reductions under way, and drops their errors.
+  /// Waits for the reductions under way, and drops their errors. Clears gradients of which further
+  /// reductions are due.
   void wait_quietly() noexcept;
 
   /// Settings by the methods of FsdpModule.
@@ -104,6 +107,8 @@ class Gradients {
   };
   struct Bucket {
     int incomplete = 0;
+    /// The reductions of this micro-step that have not ended.
+    size_t pending = 0;
     /// The landing area holds newer sums than the host.
     bool landed = false;
     /// `work` was not waited for.

@@ -27,6 +27,18 @@ class ParamGroup::Refusal final : public GradientSink {
   std::string name_;
 };
 
+std::string ParamGroup::title() const {
+  return name_.empty() ? "the model" : concat("module ", in_quotes(name_));
+}
+
+bool ParamGroup::offloads() const {
+  return options_.offload.parameters.offloads() || options_.offload.gradients.offloads();
+}
+
+int64_t ParamGroup::measured_slice_bytes() const {
+  return slices_ && !disk_ ? static_cast<int64_t>(slices_->bytes()) : 0;
+}
+
 void ParamGroup::allocate_slices() {
   PurposeScope purpose(Purpose::parameters);
   if (rests_on_disk() && device_.kind != DeviceKind::meta) {

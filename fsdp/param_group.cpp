@@ -71,6 +71,47 @@ bool ParamGroup::disown(const Parameter& parameter) {
 void ParamGroup::set_names(std::vector<std::string> names) {
   names_ = std::move(names);
   name_ = listed(names_, std::identity(), "+");
+  identify();
+}
+
+static uint64_t hash_of(std::string_view text) { return xxh3_of(std::as_bytes(std::span(text))); }
+
+void ParamGroup::set_model(uint64_t model, uint64_t number) {
+  model_ = model;
+  number_ = number;
+  identify();
+}
+
+uint64_t ParamGroup::content() const {
+  uint64_t content = hash_of(name_);
+  for (const Adopted& adopted : parameters_) {
+    content = mixed(content, hash_of(path_of(adopted.named, adopted.member)));
+    for (const int64_t size : adopted.named.parameter->shape()) {
+      content = mixed(content, static_cast<uint64_t>(size));
+    }
+  }
+  return content;
+}
+
+/// The norm of gradients may be over ranks that hold other parts of a model, so that these only
+/// compare its number, unless FSDP uses the whole mesh.
+void ParamGroup::identify() {
+  const uint64_t model = roles_.mesh.size() == roles_.mesh.root().size() ? model_ : number_ + 1;
+  subject_ = mixed(model_, hash_of(name_));
+  for (const auto& param : params_) {
+    const uint64_t own = mixed(model_, hash_of(param->name));
+    ModuleSharder::set_subject(*param->parameter, own, model);
+    subject_ = mixed(subject_, own);
+  }
+  std::string group = name_.empty() && !params_.empty()
+                          ? concat("the module of ", in_quotes(params_[0]->name))
+                          : concat("module ", in_quotes(name_));
+  if (number_ > 0) group += concat(" of model ", number_ + 1);
+  words_ = {concat("parameters of ", group), concat("gradients of ", group)};
+}
+
+SubjectScope ParamGroup::reducing(int bucket, size_t reduction) const {
+  return {mixed(mixed(subject_, gradients_.subject(bucket)), reduction), words_[1]};
 }
 
 std::string ParamGroup::path_of(const NamedParameter& named, size_t member) const {
@@ -92,11 +133,12 @@ bool ParamGroup::build() {
   drop_params();
   for (Adopted& adopted : parameters_) {
     adopted.trainable = adopted.named.parameter->is_trainable();
+    if (ModuleSharder::has_used(*adopted.named.parameter)) {
+      fail("fully_shard: parameter ", path_of(adopted.named, adopted.member),
+           " is sharded with another module already, expected once; shard a module that contains "
+           "both, before the first forward");
+    }
     check(adopted.named, adopted.member);
-    if (!ModuleSharder::has_used(*adopted.named.parameter)) continue;
-    fail("fully_shard: parameter ", path_of(adopted.named, adopted.member),
-         " is sharded with another module already, expected once; shard inner modules before outer "
-         "ones, and all before the first forward");
   }
   // Trainable parameters are adjacent, so that one call updates them all.
   std::ranges::stable_partition(parameters_,
@@ -120,6 +162,7 @@ bool ParamGroup::build() {
     show(*param);
   }
   built_ = true;
+  identify();
   return has_values;
 }
 
@@ -211,7 +254,8 @@ void ParamGroup::check_layout(const std::string& name, const Tensor& value, int 
   }
   if (taken) {
     fail("fully_shard: layout of parameter ", name, " is ", sharding,
-         ", expected no Partial, and R on the axes of ", roles_.mesh);
+         ", expected R on the axes of ", roles_.mesh,
+         " and no Partial; give it whole, or distributed over other axes");
   }
 }
 
@@ -275,7 +319,8 @@ void ParamGroup::make_unsharded(FsdpParam& param) {
 
 void ParamGroup::unshard(size_t level, BufferPool& pool) {
   runs_here();
-  if (!has_slices() && slices_->device().kind != DeviceKind::meta && slice_bytes_ > 0) {
+  const SubjectScope subject = gathering(level);
+  if (awaits_memory() && slices_->device().kind != DeviceKind::meta) {
     fail("fully_shard: the parameters of ", title(),
          " have no memory, expected some; call materialize() on the model first");
   }
@@ -290,9 +335,10 @@ void ParamGroup::unshard(size_t level, BufferPool& pool) {
 }
 
 void ParamGroup::wait_for_unshard() {
-  for (Level& level : levels_) {
-    level.wait_for_unshard();
-    level.wait_for_other_stream();
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    const SubjectScope subject = gathering(i);
+    levels_[i].wait_for_unshard();
+    levels_[i].wait_for_other_stream();
   }
   const bool changed = std::exchange(unsharded_, seen_) != seen_;
   if (params_.empty() || (!changed && params_[0]->unsharded.storage()->is_bound())) return;
@@ -309,6 +355,7 @@ void ParamGroup::wait_for_unshard() {
 }
 
 void ParamGroup::reshard(size_t level, BufferPool& pool) {
+  const SubjectScope subject = gathering(level);
   levels_[level].wait_for_unshard();
   if (level + 1 == levels_.size()) unbind_all();
   levels_[level].reshard(pool, controls.keeps_storage);
@@ -316,6 +363,7 @@ void ParamGroup::reshard(size_t level, BufferPool& pool) {
 
 void ParamGroup::reduce_grads(int bucket, size_t reduction) {
   runs_here();
+  const SubjectScope subject = reducing(bucket, reduction);
   gradients_.reduce(bucket, reduction);
 }
 

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "fsdp/controls.h"
 #include "fsdp/gradients.h"
 #include "fsdp/level.h"
 #include "weft/error.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/end_on_thread.h"
+#include "weft/extend/hash.h"
+#include "weft/extend/subject.h"
 
 namespace weft::fsdp {
 
@@ -94,9 +98,14 @@ class ParamGroup {
   const std::string& name() const { return name_; }
   const std::vector<std::string>& names() const { return names_; }
   void set_names(std::vector<std::string> names);
-  std::string title() const {
-    return name_.empty() ? "the model" : concat("module \"", name_, '"');
-  }
+  /// The group is part of model number `number` of those with equal parameters on these ranks.
+  void set_model(uint64_t model, uint64_t number);
+  /// Returns a number for the names and shapes of the parameters.
+  uint64_t content() const;
+  /// Say what the collectives of the scope move: the parameters of a level, or gradients.
+  SubjectScope gathering(size_t level) const { return {mixed(subject_, level), words_[0]}; }
+  SubjectScope reducing(int bucket, size_t reduction) const;
+  std::string title() const;
   const DeviceMesh& mesh() const { return roles_.mesh; }
   const FullyShardOptions& options() const { return options_; }
   /// True if parameters of the group are trained.
@@ -106,29 +115,15 @@ class ParamGroup {
   /// True on one rank, which prints for all.
   bool is_first_rank() const { return roles_.mesh.root().rank() == 0; }
   /// Parameters or gradients rest on the host or on disk.
-  bool offloads() const {
-    return options_.offload.parameters.offloads() || options_.offload.gradients.offloads();
-  }
+  bool offloads() const;
   /// Memory of the slices, as laid out and as allocated.
   int64_t slice_bytes() const { return rests_on_disk() ? 0 : static_cast<int64_t>(slice_bytes_); }
-  int64_t measured_slice_bytes() const {
-    return slices_ && !disk_ ? static_cast<int64_t>(slices_->bytes()) : 0;
-  }
+  int64_t measured_slice_bytes() const;
 
   /// Position among the groups of the model.
   size_t index = 0;
-  /// Settings by the methods of FsdpModule.
-  struct Controls {
-    /// All reductions, and those of the last micro-step.
-    bool reduces = true, all_reduces = true;
-    /// Comes before the option.
-    std::optional<bool> reshards_after_forward;
-    bool reshards_after_backward = true, unshards_in_backward = true;
-    bool keeps_storage = false;
-    /// Not empty: groups to unshard early, in place of the recorded order.
-    std::vector<std::weak_ptr<ParamGroup>> forward_prefetch, backward_prefetch;
-    CustomCollective all_gather;
-  } controls;
+  using Controls = GroupControls;
+  Controls controls;
 
  private:
   ParamGroup(Roles roles, const FullyShardOptions& options);
@@ -151,6 +146,7 @@ class ParamGroup {
   std::string path_of(const NamedParameter& named, size_t member) const;
   int dim_of(const NamedParameter& named) const;
   bool was_readopted() const;
+  void identify();
   void unbind_all();
   void make_levels();
   Level::Array array_of(const FsdpParam& param, const Level& level, const AxisGroup& use) const;
@@ -173,6 +169,10 @@ class ParamGroup {
   SinkMaker sink_maker_;
   std::string name_;
   std::vector<std::string> names_{""};
+  /// Identify the model and the group alike on all ranks, and name the group in errors of gathers
+  /// and of reductions.
+  uint64_t model_ = 0, number_ = 0, subject_ = 0;
+  std::array<std::string, 2> words_;
   std::vector<Adopted> parameters_;
   /// While parameters are adopted again: those before.
   std::vector<Adopted> previous_;

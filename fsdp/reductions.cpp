@@ -249,6 +249,7 @@ void Gradients::receive(int bucket) {
 void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
   Bucket& reduced = bucket_at(bucket);
   reduced.under_way = false;
+  --reduced.pending;
   reduced.work.wait();
   receive(bucket);
   if (std::exchange(reduced.replicating, false)) {

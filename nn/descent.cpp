@@ -174,8 +174,12 @@ static Tensor trust_ratios(const Tensor& squares) {
 
 void Lamb::update_all(std::span<const Update> updates) {
   Tensors values;
-  for (const NamedParameter& named : parameters()) values.push_back(named.parameter->value());
-  const SquaresReduction reduction("lamb", values);
+  uint64_t model = 0;
+  for (const NamedParameter& named : parameters()) {
+    values.push_back(named.parameter->value());
+    model = least_model(model, *named.parameter);
+  }
+  const SquaresReduction reduction("lamb", values, model);
   const bool exact = std::ranges::find(values, f64, &Tensor::dtype) != values.end();
   const Tensor squares =
       zeros({static_cast<int64_t>(values.size()), 2},

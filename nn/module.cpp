@@ -8,7 +8,9 @@
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/extend/module_trace.h"
+#include "weft/extend/subject.h"
 
 namespace weft {
 
@@ -37,6 +39,7 @@ Tensors Module::call(const Tensors& inputs, const std::function<Tensors(const Te
     trace.emplace(this, inputs);
   }
   RunScope scope(this);
+  const SubjectScope subject = SubjectScope::of_module(number_, known_as_);
   if (hooks_->empty() && enclosing_.empty()) return run_forward(inputs, forward);
   const HookList enclosing = enclosing_;
   Tensors given = inputs;
@@ -176,9 +179,16 @@ ParameterPtr Module::declare(std::string name, const Shape& shape,
   return parameter;
 }
 
+void Module::is_known_as(const std::string& name) {
+  if (!known_as_.empty()) return;
+  known_as_ = name;
+  number_ = xxh3_of(std::as_bytes(std::span(name)));
+}
+
 void Module::adopt(std::string name, std::shared_ptr<Module> child) {
   check_new_name(name);
   if (!child) fail("module: module for ", in_quotes(name), " is null, expected a module");
+  child->is_known_as(name);
   children_.emplace_back(std::move(name), std::move(child));
   allocated_ = false;
 }
@@ -200,7 +210,9 @@ void Module::replace(const std::string& name, ParameterPtr parameter) {
 }
 
 void Module::replace(const std::string& name, std::shared_ptr<Module> child) {
-  replaced("replace", "module", children_, name, child) = std::move(child);
+  std::shared_ptr<Module>& own = replaced("replace", "module", children_, name, child);
+  child->is_known_as(name);
+  own = std::move(child);
   allocated_ = false;
 }
 

@@ -10,6 +10,7 @@
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/subject.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
@@ -78,8 +79,8 @@ static bool is_first_holder(const Sharding& sharding) {
   return true;
 }
 
-SquaresReduction::SquaresReduction(const char* what, const Tensors& tensors)
-    : counts_(tensors.size(), true) {
+SquaresReduction::SquaresReduction(const char* what, const Tensors& tensors, uint64_t model)
+    : what_(what), model_(model), counts_(tensors.size(), true) {
   const std::vector<CutMesh> meshes = cut_meshes(what, tensors);
   if (meshes.empty()) return;
   ranks_ = widest_ranks(what, meshes);
@@ -91,6 +92,7 @@ SquaresReduction::SquaresReduction(const char* what, const Tensors& tensors)
 
 void SquaresReduction::reduce(const Tensor& sums) const {
   if (!ranks_ || ranks_.size() == 1) return;
+  const SubjectScope subject(model_, what_);
   const int64_t count = sums.numel();
   void* data = sums.block().data;
   const Piece piece{.send = data,
@@ -116,7 +118,9 @@ static Tensors gradients_of(const std::vector<ParameterPtr>& parameters) {
 Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
   NoGrad no_grad;
   const Tensors gradients = gradients_of(parameters);
-  const SquaresReduction reduction("gradient norm", gradients);
+  uint64_t model = 0;
+  for (const ParameterPtr& parameter : parameters) model = least_model(model, *parameter);
+  const SquaresReduction reduction("gradient norm", gradients, model);
   std::vector<size_t> counted;
   for (size_t i = 0; i < gradients.size(); ++i) {
     if (reduction.counts_here(i)) counted.push_back(i);

@@ -10,6 +10,7 @@
 
 #include "weft/communicator.h"
 #include "weft/extend/disk_memory.h"
+#include "weft/extend/module_sharder.h"
 #include "weft/parameter.h"
 #include "weft/tensor.h"
 #include "weft/tier.h"
@@ -91,13 +92,19 @@ void await_offloaded(Device device);
 void update_through_memory(const std::vector<std::vector<UpdatedArray>>& updates,
                            const std::function<void(size_t update, const Tensors& parts)>& work);
 
+/// The least model of the parameter and of `model`, where 0 is none.
+inline uint64_t least_model(uint64_t model, const Parameter& parameter) {
+  const uint64_t own = ModuleSharder::model_of(parameter);
+  return own != 0 && (model == 0 || own < model) ? own : model;
+}
+
 /// Turns sums over the local elements of tensors, with any layouts and meshes, into sums over the
 /// whole tensors by one all-reduce. An element that several ranks hold counts once.
 class SquaresReduction {
  public:
   /// std::invalid_argument when a tensor is Partial, or when no mesh is known to contain the ranks
-  /// of all others.
-  SquaresReduction(const char* what, const Tensors& tensors);
+  /// of all others. Ranks that reduce for other models, which `model` tells apart, fail.
+  SquaresReduction(const char* what, const Tensors& tensors, uint64_t model);
 
   /// Whether this rank's part of tensor `i` counts.
   bool counts_here(size_t i) const { return counts_[i]; }
@@ -106,6 +113,8 @@ class SquaresReduction {
   void reduce(const Tensor& sums) const;
 
  private:
+  const char* what_;
+  uint64_t model_;
   /// Empty when no tensor has a sharding.
   Communicator ranks_;
   std::vector<bool> counts_;

@@ -81,7 +81,8 @@ struct MixedPrecision {
   std::optional<DType> gather = {};
   /// Dtype in which backward writes and accumulates, and of the first reduction on the wire;
   /// `accumulate` by default. Later reductions (`hsdp`: the all-reduce) send `accumulate`.
-  /// Collectives sum in f32, except NCCL's.
+  /// Collectives sum in f32, except NCCL's. Sums over axes that FSDP does not use, such as those of
+  /// a norm's scale over tensor parallelism, send it too where it is wider than `compute`.
   std::optional<DType> reduce = {};
   /// Dtype of reduced gradients; `storage` by default.
   std::optional<DType> accumulate = {};

@@ -142,6 +142,7 @@ class WEFT_API Module : NotCopied {
   const NamedBuffer* find_buffer(const std::string& name) const;
   Tensors run_forward(const Tensors& inputs, const std::function<Tensors(const Tensors&)>& forward);
   void check_new_name(const std::string& name) const;
+  void is_known_as(const std::string& name);
 
   std::vector<std::pair<std::string, ParameterPtr>> parameters_;
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> children_;
@@ -158,6 +159,9 @@ class WEFT_API Module : NotCopied {
   /// Keeps the files of `saved_tier_` from one step to the next.
   std::shared_ptr<ActivationStore> store_;
   bool training_ = true;
+  /// The name by which the first module that adopted this one knows it, and its hash.
+  std::string known_as_;
+  uint64_t number_ = 0;
   /// Set when a call has found all parameters allocated.
   bool allocated_ = false;
 };

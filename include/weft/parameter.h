@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -72,6 +73,11 @@ class WEFT_API Parameter {
   std::function<void()> lazy_init_;
   bool trainable_ = true;
   bool initialized_ = false;
+  /// Identify the parameter and the sharded model that it is part of, alike on all ranks; 0:
+  /// unknown.
+  uint64_t subject_ = 0, model_ = 0;
+  /// The object that shards the parameter together with others; empty without one.
+  std::weak_ptr<void> sharder_;
 };
 
 using ParameterPtr = std::shared_ptr<Parameter>;

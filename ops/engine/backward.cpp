@@ -20,31 +20,6 @@ static bool is_older(const std::pair<uint64_t, Ref<Node>>& a,
   return a.first < b.first;
 }
 
-/// Redistributes and casts `gradient` to the layout, with Partial made Replicate, and the dtype of
-/// a result of `what` that is laid out as `layout`.
-static Tensor brought_to(const Tensor& gradient, const Layout& layout, const std::string& what) {
-  if (static_cast<bool>(layout.sharding) != gradient.is_sharded()) {
-    fail("backward: the gradient of a tensor ", layout.shape,
-         gradient.is_sharded() ? " is laid out over a mesh" : " has no mesh", ", expected ",
-         layout.sharding ? "the mesh of the tensor" : "none, as the tensor");
-  }
-  if (!(gradient.shape() == layout.shape)) {
-    fail("backward: the gradient is ", gradient.shape(), ", expected ", layout.shape,
-         ", the shape of its tensor");
-  }
-  const bool partial = layout.sharding && layout.sharding.has_partial();
-  Ref<Layout> target = layout_of(partial ? reduced_sharding(layout.sharding) : layout.sharding,
-                                 layout.shape, gradient.dtype());
-  Tensor brought = gradient;
-  if (!(target == layout_of(gradient))) {
-    Ref<Plan> plan = plan_between(layout_of(gradient), target);
-    check_policy(what, !plan->steps.empty(), !plan->is_free());
-    if (!plan->is_free()) Engine::current().required(what, plan->cost.bytes);
-    brought = run_plan(gradient, plan, what);
-  }
-  return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
-}
-
 void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
   NoGrad no_grad;
   for (size_t i = 0; i < roots.size(); ++i) {
@@ -120,12 +95,13 @@ void BackwardRun::run_node(const Ref<Node>& node) {
   }
   TrafficScope policy(node->traffic);
   RunScope scope(node->scope);
+  const SubjectScope subject(node->subject, "a gradient in a module");
   bool any = false;
   for (size_t i = 0; i < slot.gradients.size(); ++i) {
     if (!slot.gradients[i]) continue;
     any = true;
     if (node->takes_any_layout()) continue;
-    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], node->name());
+    slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], *node);
   }
   bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
   if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);

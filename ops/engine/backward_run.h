@@ -134,6 +134,10 @@ class BackwardRun {
   std::vector<std::pair<uint64_t, Ref<Node>>> ready_;
 };
 
+/// Redistributes `gradient` to the layout of a result of `node`, with Partial made Replicate unless
+/// only sinks of parameters need the sum, and casts it to the result's dtype.
+Tensor brought_to(const Tensor& gradient, const Layout& layout, const Node& node);
+
 /// Whether a backward is under way on this rank.
 bool is_in_backward();
 

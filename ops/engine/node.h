@@ -10,6 +10,7 @@
 #include "src/device/cuda/runtime.h"
 #include "weft/context.h"
 #include "weft/extend/ref.h"
+#include "weft/extend/subject.h"
 #include "weft/extend/tape.h"
 #include "weft/stream.h"
 
@@ -34,6 +35,7 @@ struct Node : public RefCounted {
       : sequence(number),
         traffic(Context::current().traffic),
         scope(Context::current().scope),
+        subject(SubjectScope::current()),
         side(side_device(Context::current().stream)) {}
   virtual ~Node() = default;
   /// Runs once per backward, when all results' gradients are complete (empty if there is none).
@@ -61,6 +63,8 @@ struct Node : public RefCounted {
   Traffic traffic;
   /// Context::scope at recording.
   const void* scope;
+  /// SubjectScope::current() at recording; of a leaf, at its first use.
+  uint64_t subject;
   /// The GPU on whose StreamRole::side it was recorded; -1: on another stream.
   int8_t side;
   /// Its result shares the memory of operand 0.

@@ -212,8 +212,6 @@ void Node::destroy(Node* node) {
   waiting = nullptr;
 }
 
-Node::Edge edge_of(const Tensor& tensor) { return {tensor.body()->node, tensor.body()->result}; }
-
 namespace {
 
 /// A function on the tape that is not an op.

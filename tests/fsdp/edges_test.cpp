@@ -414,12 +414,18 @@ TEST(Edges, RefusePartsOfAnotherModel) {
     const auto inner = std::make_shared<Linear>(2, 2, false);
     outer.append(inner);
     fully_shard(outer, mesh, {.strategy = Strategy::ddp()});
-    fully_shard(*inner, mesh, {.strategy = Strategy::ddp()});
     EXPECT_NE(error_of([&] {
-                outer.materialize();
-                inner->materialize();
+                fully_shard(*inner, mesh, {.strategy = Strategy::ddp()});
               }).find("shard inner modules before outer ones"),
               std::string::npos);
+    Linear first(2, 2, false), second(2, 2, false);
+    second.set_parameter("weight", first.parameters()[0]);
+    fully_shard(first, mesh);
+    fully_shard(second, mesh);
+    first.materialize();
+    EXPECT_EQ(error_of([&] { second.materialize(); }),
+              "fully_shard: parameter weight is sharded with another module already, expected "
+              "once; shard a module that contains both, before the first forward");
   });
 }
 
@@ -457,8 +463,9 @@ TEST(Edges, RefuseLayoutsTheyCannotCut) {
               "fully_shard: layout of parameter weight is mesh(dp=4)[R], expected one over "
               "mesh(dp=2, tp=2)");
     EXPECT_EQ(refused(mesh, {Shard(0)}),
-              "fully_shard: layout of parameter weight is mesh(dp=2, tp=2)[S(0), R], expected no "
-              "Partial, and R on the axes of mesh(dp=2)");
+              "fully_shard: layout of parameter weight is mesh(dp=2, tp=2)[S(0), R], expected R "
+              "on the axes of mesh(dp=2) and no Partial; give it whole, or distributed over other "
+              "axes");
     Linear layer(4, 4, false);
     EXPECT_EQ(error_of([&] {
                 fully_shard(layer, other, {.shard_dim = [](const NamedParameter&) { return 2; }});

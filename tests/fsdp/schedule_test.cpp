@@ -316,6 +316,17 @@ TEST(Schedule, RefusesWhatItCannotShard) {
     fully_shard(chain, mesh);
     EXPECT_EQ(error_of([&] { fully_shard(chain, mesh); }),
               "fully_shard: the module is sharded already, expected a call once");
+    const char* const inner =
+        "fully_shard: module \"layer0\" is part of a module that is sharded already, expected one "
+        "that is not; shard inner modules before outer ones";
+    EXPECT_EQ(error_of([&] { fully_shard(*chain.layers()[0], mesh); }), inner);
+    chain.materialize();
+    EXPECT_EQ(error_of([&] { fully_shard(*chain.layers()[0], mesh["dp"]); }), inner);
+    Linear alone(2, 2);
+    EXPECT_EQ(error_of([&] {
+                fully_shard({&alone, &alone}, mesh);
+              }),
+              "fully_shard: the module is sharded already, expected a call once");
   });
 }
 

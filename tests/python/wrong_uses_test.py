@@ -178,6 +178,9 @@ VALUE_ERRORS = {
     "weft.Partial('median')": 'partial: reduction is "median", expected sum, avg, max or min',
     "on_ranks(lambda w, m: [weft.fully_shard(n, m) for n in [nn.Linear(2, 2)] * 2])":
         "fully_shard: the module is sharded already, expected a call",
+    "on_ranks(lambda w, m: [weft.fully_shard(n, m) for s in [nn.Sequential(nn.Linear(2, 2))] "
+    "for n in (s, s[0])])":
+        'fully_shard: module "0" is part of a module that is sharded',
     "on_ranks(lambda w, m: weft.fully_shard(nn.Linear(2, 2), m, strategy='zero9'))":
         'strategy: name is "zero9", expected one of full_shard, zero2,',
     "on_ranks(lambda w, m: weft.fully_shard(nn.Linear(2, 2), m, ignored=['wieght']))":

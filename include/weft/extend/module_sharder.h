@@ -31,6 +31,20 @@ struct WEFT_API ModuleSharder {
   static void used_is_of(Parameter& parameter, uint64_t version) {
     parameter.used_version_ = version;
   }
+  /// Sets what collectives of the parameter, and those of its model, are compared by between ranks.
+  static void set_subject(Parameter& parameter, uint64_t own, uint64_t model) {
+    parameter.subject_ = own;
+    parameter.model_ = model;
+  }
+  /// Keeps what shards the parameter with others, e.g. an outer module, for later calls to find.
+  static void set_sharder(Parameter& parameter, std::weak_ptr<void> sharder) {
+    parameter.sharder_ = std::move(sharder);
+  }
+  static std::shared_ptr<void> sharder_of(const Parameter& parameter) {
+    return parameter.sharder_.lock();
+  }
+  static uint64_t subject_of(const Parameter& parameter) { return parameter.subject_; }
+  static uint64_t model_of(const Parameter& parameter) { return parameter.model_; }
   /// Sets a function that gives the value its final layout, if it does not have it yet.
   static void set_lazy_init(Parameter& parameter, std::function<void()> init) {
     parameter.lazy_init_ = std::move(init);
