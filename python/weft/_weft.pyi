@@ -3256,8 +3256,9 @@ class Module:
         """
     def state_dict(self):
         """
-        Every parameter by its first name, as it is at rest, then every persistent buffer:
-                detached tensors that alias. No traffic. Parameters without memory get it.
+        Every parameter by all its names, as it is at rest, then every persistent buffer:
+                detached tensors that alias, also those of tied names. No traffic. Parameters without memory
+                get it.
         """
     def synchronize_gradients(self, *, recurse: typing.Any = True) -> None:
         """
@@ -3775,7 +3776,8 @@ class Optimizer:
         ...
     def load_state_dict(self, state_dict):
         """
-        Takes what `state_dict()` returned, or that of the same optimizer of PyTorch.
+        Takes what `state_dict()` returned, or that of the same optimizer of PyTorch: whole tensors,
+            each cut as the parameter is.
         """
     def state(self, parameter: int) -> list[Tensor]:
         """

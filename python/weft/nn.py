@@ -36,6 +36,15 @@ def _tensor_for(own, given):
     return _weft.distribute(given, own.device_mesh) if own is not None and own.is_sharded else given
 
 
+def _declared_names(module, prefix):
+    """The names of all parameters in order of declaration, tied ones each time."""
+    every = [name for names, _ in module._named_parameters() for name in names]
+    names = [prefix + name for name in every if "." not in name]
+    for name, child in module.named_children():
+        names += _declared_names(child, f"{prefix}{name}.")
+    return names
+
+
 def _casting(dtype):
     def method(self):
         return self.to(dtype)
@@ -92,12 +101,15 @@ class _Methods:
         return [module for _, module in self.named_modules()]
 
     def state_dict(self):
-        """Every parameter by its first name, as it is at rest, then every persistent buffer:
-        detached tensors that alias. No traffic. Parameters without memory get it."""
+        """Every parameter by all its names, as it is at rest, then every persistent buffer:
+        detached tensors that alias, also those of tied names. No traffic. Parameters without memory
+        get it."""
         self._allocate()
         tensors = {name: t.detach() for name, t in _weft.state_dict(self).tensors.items()}
-        declared = {name: tensors[name] for name, _ in self.named_parameters() if name in tensors}
-        return declared | tensors
+        first = {name: names[0] for names, _ in self._named_parameters() for name in names}
+        state = {name: tensors.pop(name) for name in list(tensors) if name not in first}
+        declared = [name for name in _declared_names(self, "") if name in first]
+        return {name: tensors[first[name]] for name in (*declared, *first)} | state
 
     def load_state_dict(self, state, strict=True):
         """Copies the elements of {name: Tensor} into the parameters; see weft.load_state_dict.

@@ -227,8 +227,9 @@ def test_schedules(name):
     np.testing.assert_allclose(rates[: len(expected)], expected, rtol=1e-6)
     other = optim.SGD(model, lr=0.05)
     again = make(lr_scheduler, other)
+    other.load_state_dict(optimizer.state_dict())
     again.load_state_dict(scheduler.state_dict())
-    assert other.lr == optimizer.lr
+    assert other.lr == optimizer.lr and again.get_last_lr() == scheduler.get_last_lr()
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -266,7 +267,7 @@ def test_reduce_on_plateau():
         (lambda m: optim.SGD([{"params": m}, {"params": m}]), "is given twice"),
         (lambda m: optim.Optimizer(m, {}), 'option "lr" is missing'),
         (lambda m: optim.SGD(m).param_groups[0].update(x=1), "'x' cannot be set"),
-        (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "number of functions is 2,"),
+        (lambda m: lr_scheduler.LambdaLR(optim.SGD(m), [abs, abs]), "values of lr_lambda is 2,"),
         (
             lambda m: lr_scheduler.OneCycleLR(optim.SGD(m), 0.1, 9, anneal_strategy="x"),
             "expected 'cos' or 'linear'",

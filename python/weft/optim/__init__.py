@@ -2,15 +2,21 @@
 """Optimizers and learning rates."""
 
 import copy
+import weakref
 from collections.abc import MutableMapping
 
-from weft import _weft
+from weft import _array_api, _weft
 from weft._weft import SGD, AdamW, Lamb, Optimizer, WarmupCosine
 from weft.optim import lr_scheduler
 
 __all__ = ["Adam", "AdamW", "Lamb", "Optimizer", "SGD", "WarmupCosine", "lr_scheduler"]
 
 _TORCH_MOMENTS = {"exp_avg": "m", "exp_avg_sq": "v", "momentum_buffer": "velocity"}
+#: Options of PyTorch's groups that change what a step computes, with the values that weft has.
+_TORCH_OPTIONS = {"amsgrad": False, "maximize": False, "dampening": 0}
+#: Numbers that schedules keep with a group, by optimizer and group.
+_NOTE_NAMES = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
+_notes = weakref.WeakKeyDictionary()
 
 
 class Adam(AdamW):
@@ -28,27 +34,38 @@ class Adam(AdamW):
 
 
 class _Group(MutableMapping):
-    """A group of an optimizer's parameters: "params" and the numbers, which can be set."""
+    """A group of an optimizer's parameters: "params", the numbers and what schedules note there,
+    which can be set."""
 
     def __init__(self, optimizer, index):
         self._optimizer = optimizer
         self._index = index
 
-    def _as_dict(self):
-        parameters, numbers = self._optimizer._groups[self._index]
+    def _notes(self):
+        return _notes.setdefault(self._optimizer, {}).setdefault(self._index, {})
+
+    def _numbers(self):
+        numbers = {**self._optimizer._groups[self._index][1], **self._notes()}
         if "beta1" in numbers:
-            numbers["betas"] = (numbers.pop("beta1"), numbers.pop("beta2"))
-        return {"params": parameters, **numbers}
+            betas = numbers.pop("beta1"), numbers.pop("beta2")
+            numbers = {"lr": numbers.pop("lr"), "betas": betas, **numbers}
+        return numbers
 
     def __getitem__(self, name):
-        return self._as_dict()[name]
+        if name == "params":
+            return self._optimizer._groups[self._index][0]
+        return self._numbers()[name]
 
     def __setitem__(self, name, value):
-        if name not in self or name == "params":
-            names = [repr(own) for own in self if own != "params"]
+        numbers = self._numbers()
+        if name not in numbers and name not in _NOTE_NAMES:
             raise ValueError(
-                f"param_groups: {name!r} cannot be set, expected one of {', '.join(names)}"
+                f"param_groups: {name!r} cannot be set, expected one of "
+                f"{', '.join(map(repr, numbers))}"
             )
+        if name in _NOTE_NAMES:
+            self._notes()[name] = float(value)
+            return
         numbers = {name: value}
         if name == "betas":
             numbers = {"beta1": value[0], "beta2": value[1]}
@@ -59,13 +76,13 @@ class _Group(MutableMapping):
         raise ValueError(f"param_groups: {name!r} is deleted, expected to stay")
 
     def __iter__(self):
-        return iter(self._as_dict())
+        return iter(("params", *self._numbers()))
 
     def __len__(self):
-        return len(self._as_dict())
+        return 1 + len(self._numbers())
 
     def __repr__(self):
-        return repr(self._as_dict())
+        return repr(dict(self))
 
 
 def _param_groups(self):
@@ -89,37 +106,87 @@ def _state_dict(self):
     return {"state": state, "param_groups": groups}
 
 
-def _load_state_dict(self, state_dict):
-    """Takes what `state_dict()` returned, or that of the same optimizer of PyTorch."""
-    groups, own = state_dict["param_groups"], self.param_groups
+def _check_groups(self, groups):
     counts = [len(group["params"]) for group in groups]
-    own_counts = [len(group["params"]) for group in own]
+    own_counts = [len(group["params"]) for group in self.param_groups]
     if counts != own_counts:
         raise ValueError(
             f"load_state_dict: the groups have {counts} parameters, expected {own_counts}"
         )
-    taken = []
-    for i, entry in sorted(state_dict["state"].items()):
-        moments = {_TORCH_MOMENTS.get(key, key): value for key, value in entry.items()}
-        for name, to in zip(self.moments, self.state(i)):
-            if name not in moments:
-                raise ValueError(f"load_state_dict: {name!r} of parameter {i} does not exist")
-            value = moments[name]
-            if not isinstance(value, _weft.Tensor):
-                value = _weft.from_dlpack(value)
-            if value.shape != to.shape:
+    for group in groups:
+        options = dict(_TORCH_OPTIONS)
+        # PyTorch's Adam adds the decay to the gradients, unless told not to.
+        if isinstance(self, AdamW) and group.get("weight_decay", 0) != 0:
+            options["decoupled_weight_decay"] = True
+        for name, own in options.items():
+            if group.get(name, own) != own:
                 raise ValueError(
-                    f"load_state_dict: {name!r} of parameter {i} is {value.shape}, "
-                    f"expected {to.shape}"
+                    f"load_state_dict: {name} is {group[name]}, expected {own} for "
+                    f"{type(self).__name__}"
                 )
-            taken.append((to, value))
-    for to, value in taken:
-        to.copy_(value)
-    for i, entry in state_dict["state"].items():
+
+
+def _taken(self, i, entry):
+    """(tensor of parameter i's state, its new elements): those that the entry lacks are 0."""
+    moments = {_TORCH_MOMENTS.get(key, key): value for key, value in entry.items()}
+    moments = {key: value for key, value in moments.items() if value is not None and key != "step"}
+    for name in moments.keys() - set(self.moments):
+        raise ValueError(
+            f"load_state_dict: {name!r} of parameter {i} is unknown, expected "
+            f"{', '.join(map(repr, self.moments)) or 'no moments'} of {type(self).__name__}"
+        )
+    for name, to in zip(self.moments, self.state(i)):
+        if name not in moments:
+            # PyTorch's SGD has no velocity before the first step.
+            if moments or entry.get("step", 0):
+                raise ValueError(f"load_state_dict: {name!r} of parameter {i} does not exist")
+            yield to, _weft.zeros_like(to)
+            continue
+        value = moments[name]
+        if not isinstance(value, _weft.Tensor):
+            value = _array_api.asarray(value.detach() if hasattr(value, "detach") else value)
+        if value.shape != to.shape:
+            raise ValueError(
+                f"load_state_dict: {name!r} of parameter {i} is {value.shape}, "
+                f"expected {to.shape}"
+            )
+        yield to, value.astype(to.dtype)
+
+
+def _copy(to, value):
+    """Copies a tensor, which may be whole, into one of any layout."""
+    if to.is_sharded and not value.is_sharded:
+        value = _weft.distribute(value, to.device_mesh)
+    to.copy_(value.full_tensor() if value.is_sharded and not to.is_sharded else value)
+
+
+def _load_state_dict(self, state_dict):
+    """Takes what `state_dict()` returned, or that of the same optimizer of PyTorch: whole tensors,
+    each cut as the parameter is."""
+    groups, entries = state_dict["param_groups"], state_dict["state"]
+    _check_groups(self, groups)
+    order = [number for group in groups for number in group["params"]]
+    for number in entries.keys() - set(order):
+        raise ValueError(f"load_state_dict: parameter {number!r} is in no group, expected in one")
+    given = [entries.get(number, {}) for number in order]
+    before = [dict(group) for group in self.param_groups]
+    try:
+        _set_numbers(self, groups)
+        pairs = [pair for i, entry in enumerate(given) for pair in _taken(self, i, entry)]
+    except Exception:
+        _set_numbers(self, before)
+        raise
+    for to, value in pairs:
+        _copy(to, value)
+    for i, entry in enumerate(given):
         # PyTorch's SGD does not count.
-        self._set_steps(i, int(entry.get("step", 1)))
-    for to, group in zip(own, groups):
-        to.update({name: group[name] for name in to if name != "params" and name in group})
+        self._set_steps(i, int(entry.get("step", bool(entry))))
+
+
+def _set_numbers(self, groups):
+    for to, group in zip(self.param_groups, groups):
+        known = {*to, *_NOTE_NAMES} - {"params"}
+        to.update({name: group[name] for name in group if name in known})
 
 
 def _deepcopy(self, memo):

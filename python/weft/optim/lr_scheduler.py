@@ -1,214 +1,263 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learning rates by step, with the names, arguments and values of torch.optim.lr_scheduler.
+"""Learning rates by step, with the names, arguments, values and state of torch.optim.lr_scheduler.
 
-Each is a function of the number of steps, so that a run continues from that number alone:
-`scheduler.load_state_dict({"last_epoch": n})`.
+The state is in the optimizer's groups: most schedules multiply the rate that they find there, so
+that several may run on one optimizer, and a rate that is set by hand stays. `last_epoch` of a
+resumed run needs groups with an "initial_lr", which is part of `optimizer.state_dict()`.
 """
 
-import math as _math
+import math
+from bisect import bisect_right
+from collections import Counter
 
-from weft import _weft
+from weft.optim._cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
+from weft.optim._scheduler import LRScheduler, a_value_each, fail
 
-
-class LRScheduler:
-    """Sets the learning rate of each group to `rate(group, step)`; `step()` counts from 0."""
-
-    def __init__(self, optimizer, last_epoch=-1, **numbers):
-        """The numbers become attributes."""
-        if not isinstance(optimizer, _weft.Optimizer):
-            kind = type(optimizer).__name__
-            raise TypeError(f"lr_scheduler: optimizer is a {kind}, expected an Optimizer")
-        vars(self).update(numbers)
-        self.optimizer = optimizer
-        self.base_lrs = [group["lr"] for group in optimizer.param_groups]
-        self.last_epoch = last_epoch
-        self.step()
-
-    def rate(self, group, step):
-        """The learning rate of a group at a step; by default `factor(step)` times its first."""
-        return self.base_lrs[group] * self.factor(step)
-
-    def factor(self, step):
-        raise NotImplementedError(
-            f"lr_scheduler: {type(self).__name__} has no factor, expected a method rate or factor"
-        )
-
-    def step(self):
-        """Counts a step; call it after `optimizer.step()`."""
-        self.last_epoch += 1
-        self._set_rates()
-
-    def _set_rates(self):
-        for number, group in enumerate(self.optimizer.param_groups):
-            group["lr"] = float(self.rate(number, self.last_epoch))
-
-    def get_last_lr(self):
-        """The learning rates in use, by group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self):
-        return {"last_epoch": self.last_epoch, "base_lrs": list(self.base_lrs)}
-
-    def load_state_dict(self, state_dict):
-        self.last_epoch = state_dict["last_epoch"]
-        self.base_lrs = list(state_dict.get("base_lrs", self.base_lrs))
-        self._set_rates()
+__all__ = [
+    "LambdaLR",
+    "MultiplicativeLR",
+    "StepLR",
+    "MultiStepLR",
+    "ConstantLR",
+    "LinearLR",
+    "ExponentialLR",
+    "SequentialLR",
+    "CosineAnnealingLR",
+    "ChainedScheduler",
+    "ReduceLROnPlateau",
+    "CyclicLR",
+    "CosineAnnealingWarmRestarts",
+    "OneCycleLR",
+    "PolynomialLR",
+    "LRScheduler",
+]
 
 
-class LambdaLR(LRScheduler):
-    """`lr_lambda`, or that of each group, gives the factor of a step."""
-
+class _ByFunctions(LRScheduler):
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
-        groups = len(optimizer.param_groups)
-        self.lr_lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
-        if len(self.lr_lambdas) != groups:
-            raise ValueError(
-                f"lr_scheduler: number of functions is {len(self.lr_lambdas)}, expected {groups}"
-            )
+        self.lr_lambdas = a_value_each("lr_lambda", optimizer, lr_lambda)
+        for function in self.lr_lambdas:
+            if not callable(function):
+                fail("lr_lambda", function, "a function of the step")
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group, step):
-        return self.base_lrs[group] * self.lr_lambdas[group](step)
+
+class LambdaLR(_ByFunctions):
+    """`lr_lambda`, or that of each group, returns the factor of a step."""
+
+    def get_lr(self):
+        return [base * f(self.last_epoch) for f, base in zip(self.lr_lambdas, self.base_lrs)]
 
 
-class StepLR(LRScheduler):
+class MultiplicativeLR(_ByFunctions):
+    """`lr_lambda`, or that of each group, returns the factor from the step before to a step."""
+
+    def get_lr(self):
+        rates = self._times(1.0)
+        if self._is_initial:
+            return rates
+        return [rate * f(self.last_epoch) for f, rate in zip(self.lr_lambdas, rates)]
+
+
+class _Factors(LRScheduler):
+    """The rate is multiplied by `_change()`; `_whole()` is the product of all changes so far."""
+
+    def get_lr(self):
+        return self._times(self._change())
+
+    def _get_closed_form_lr(self):
+        return [base * self._whole() for base in self.base_lrs]
+
+
+class StepLR(_Factors):
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, step_size=step_size, gamma=gamma)
+        self.step_size, self.gamma = step_size, gamma
+        super().__init__(optimizer, last_epoch)
 
-    def factor(self, step):
-        return self.gamma ** (step // self.step_size)
+    def _change(self):
+        return 1.0 if self.last_epoch == 0 or self.last_epoch % self.step_size else self.gamma
+
+    def _whole(self):
+        return self.gamma ** (self.last_epoch // self.step_size)
 
 
-class MultiStepLR(LRScheduler):
+class MultiStepLR(_Factors):
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, milestones=sorted(milestones), gamma=gamma)
+        self.milestones, self.gamma = Counter(milestones), gamma
+        super().__init__(optimizer, last_epoch)
 
-    def factor(self, step):
-        return self.gamma ** sum(milestone <= step for milestone in self.milestones)
+    def _change(self):
+        return self.gamma ** self.milestones[self.last_epoch]
+
+    def _whole(self):
+        return self.gamma ** bisect_right(sorted(self.milestones.elements()), self.last_epoch)
 
 
-class ConstantLR(LRScheduler):
+class ConstantLR(_Factors):
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, first=factor, total_iters=total_iters)
+        if not 0 <= factor <= 1:
+            fail("factor", factor, "a number from 0 to 1")
+        self.factor, self.total_iters = factor, total_iters
+        super().__init__(optimizer, last_epoch)
 
-    def factor(self, step):
-        return self.first if step < self.total_iters else 1.0
+    def get_lr(self):
+        # No factor brings back a rate that is 0.
+        ends = self.factor == 0 and self.last_epoch == self.total_iters > 0
+        return self._get_closed_form_lr() if ends else super().get_lr()
+
+    def _change(self):
+        if self.last_epoch == 0:
+            return self.factor
+        return 1.0 / self.factor if self.last_epoch == self.total_iters else 1.0
+
+    def _whole(self):
+        return self.factor + (self.last_epoch >= self.total_iters) * (1 - self.factor)
 
 
-class LinearLR(LRScheduler):
+class LinearLR(_Factors):
     def __init__(
         self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1
     ):
+        if not 0 < start_factor <= 1:
+            fail("start_factor", start_factor, "a number above 0 and at most 1")
+        if not 0 <= end_factor <= 1:
+            fail("end_factor", end_factor, "a number from 0 to 1")
         self.start_factor, self.end_factor = start_factor, end_factor
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def factor(self, step):
-        part = min(step, self.total_iters) / self.total_iters
-        return self.start_factor + (self.end_factor - self.start_factor) * part
+    def _change(self):
+        if self.last_epoch == 0:
+            return self.start_factor
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return 1.0
+        rise = self.end_factor - self.start_factor
+        return 1.0 + rise / (self.total_iters * self.start_factor + (self.last_epoch - 1) * rise)
+
+    def _whole(self):
+        rise = self.end_factor - self.start_factor
+        return self.start_factor + rise * min(self.total_iters, self.last_epoch) / self.total_iters
 
 
-class ExponentialLR(LRScheduler):
+class ExponentialLR(_Factors):
     def __init__(self, optimizer, gamma, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, gamma=gamma)
+        self.gamma = gamma
+        super().__init__(optimizer, last_epoch)
 
-    def factor(self, step):
-        return self.gamma**step
+    def _change(self):
+        return 1.0 if self._is_initial else self.gamma
+
+    def _whole(self):
+        return self.gamma**self.last_epoch
 
 
-class PolynomialLR(LRScheduler):
+class PolynomialLR(_Factors):
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, total_iters=total_iters, power=power)
+        self.total_iters, self.power = total_iters, power
+        super().__init__(optimizer, last_epoch)
 
-    def factor(self, step):
-        return (1 - min(step, self.total_iters) / self.total_iters) ** self.power
+    def _left(self, step):
+        return 1.0 - min(self.total_iters, step) / self.total_iters
 
+    def _change(self):
+        if self._is_initial or self.last_epoch > self.total_iters:
+            return 1.0
+        return (self._left(self.last_epoch) / self._left(self.last_epoch - 1)) ** self.power
 
-def _cosine(low, high, part):
-    return low + (high - low) * (1 + _math.cos(_math.pi * part)) / 2
+    def _whole(self):
+        return self._left(self.last_epoch) ** self.power
 
 
 class CosineAnnealingLR(LRScheduler):
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, T_max=T_max, eta_min=eta_min)
-
-    def rate(self, group, step):
-        return _cosine(self.eta_min, self.base_lrs[group], step / self.T_max)
-
-
-class CosineAnnealingWarmRestarts(LRScheduler):
-    def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
-        super().__init__(optimizer, last_epoch, T_0=T_0, T_mult=T_mult, eta_min=eta_min)
-
-    def rate(self, group, step):
-        length = self.T_0
-        while step >= length:
-            step, length = step - length, length * self.T_mult
-        return _cosine(self.eta_min, self.base_lrs[group], step / length)
-
-
-class OneCycleLR(LRScheduler):
-    """Rises from max_lr / div_factor to max_lr, then falls to the first over final_div_factor."""
-
-    def __init__(
-        self,
-        optimizer,
-        max_lr,
-        total_steps,
-        pct_start=0.3,
-        anneal_strategy="cos",
-        div_factor=25.0,
-        final_div_factor=1e4,
-        last_epoch=-1,
-    ):
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(
-                f"lr_scheduler: anneal_strategy is {anneal_strategy!r}, expected 'cos' or 'linear'"
-            )
-        groups = len(optimizer.param_groups)
-        self.max_lrs = max_lr if isinstance(max_lr, (list, tuple)) else [max_lr] * groups
-        self.total_steps, self.strategy = total_steps, anneal_strategy
-        self.peak = pct_start * total_steps - 1
-        self.div_factor, self.final_div_factor = div_factor, final_div_factor
+        self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
-    def rate(self, group, step):
-        if step >= self.total_steps:
-            raise ValueError(f"lr_scheduler: step is {step}, expected one below {self.total_steps}")
-        high = self.max_lrs[group]
-        first = high / self.div_factor
-        if step <= self.peak:
-            start, end, part = first, high, step / self.peak
-        else:
-            start, end = high, first / self.final_div_factor
-            part = (step - self.peak) / (self.total_steps - 1 - self.peak)
-        return _cosine(end, start, part) if self.strategy == "cos" else start + (end - start) * part
+    def _raised(self, step):
+        return 1 + math.cos(math.pi * step / self.T_max)
+
+    def get_lr(self):
+        rates, low = self._times(1.0), self.eta_min
+        if self._is_initial:
+            return rates
+        if self._step_count == 1 and self.last_epoch > 0:
+            return self._get_closed_form_lr()
+        if (self.last_epoch - 1 - self.T_max) % (2 * self.T_max) == 0:
+            # The rate was eta_min, which no factor raises.
+            rise = (1 - math.cos(math.pi / self.T_max)) / 2
+            return [rate + (base - low) * rise for rate, base in zip(rates, self.base_lrs)]
+        change = self._raised(self.last_epoch) / self._raised(self.last_epoch - 1)
+        return [change * (rate - low) + low for rate in rates]
+
+    def _get_closed_form_lr(self):
+        low = self.eta_min
+        return [low + (base - low) * self._raised(self.last_epoch) / 2 for base in self.base_lrs]
+
+
+def _check_parts(kind, schedulers, optimizer):
+    if not schedulers:
+        fail(f"number of schedulers of {kind}", 0, "at least 1")
+    for scheduler in schedulers:
+        name = type(scheduler).__name__
+        if not isinstance(scheduler, LRScheduler) or isinstance(scheduler, ReduceLROnPlateau):
+            fail(f"a scheduler of {kind}", scheduler, "an LRScheduler whose step takes no metrics")
+        if scheduler.optimizer is not optimizer:
+            fail(f"the optimizer of {name} in {kind}", scheduler.optimizer, "that of the others")
 
 
 class SequentialLR(LRScheduler):
     """Scheduler i is in use from milestone i - 1 on; each counts its steps from 0."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
+        _check_parts("SequentialLR", schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
-            raise ValueError(
-                f"lr_scheduler: number of milestones is {len(milestones)}, expected "
-                f"{len(schedulers) - 1}"
-            )
-        self.schedulers, self.milestones = schedulers, milestones
-        # The schedulers have set the rates already; those before them are the bases.
-        for group, rate in zip(optimizer.param_groups, schedulers[0].base_lrs):
-            group["lr"] = rate
-        for scheduler in schedulers:
-            scheduler.base_lrs = list(schedulers[0].base_lrs)
-        super().__init__(optimizer, last_epoch)
+            fail("number of milestones", len(milestones), len(schedulers) - 1)
+        self._schedulers, self._milestones = list(schedulers), milestones
+        self.last_epoch, self.optimizer = last_epoch + 1, optimizer
+        # Each scheduler has set the rates; the first one starts again from those before.
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"]
+        _step_back(self)
+        first = self._schedulers[bisect_right(milestones, 0)]
+        first._initial_step()
+        self._last_lr = first.get_last_lr()
 
-    def rate(self, group, step):
-        number = sum(milestone <= step for milestone in self.milestones)
-        start = self.milestones[number - 1] if number else 0
-        return self.schedulers[number].rate(group, step - start)
+    def step(self):
+        self.last_epoch += 1
+        number = bisect_right(self._milestones, self.last_epoch)
+        scheduler = self._schedulers[number]
+        if number > 0 and self._milestones[number - 1] == self.last_epoch:
+            scheduler._update_lr(0)
+        else:
+            scheduler.step()
+        self._last_lr = scheduler.get_last_lr()
 
 
-class ReduceLROnPlateau:
+def _step_back(scheduler):
+    """Takes back the first step of a scheduler, or of all in it."""
+    for inner in getattr(scheduler, "_schedulers", ()):
+        _step_back(inner)
+    if not hasattr(scheduler, "_schedulers"):
+        scheduler.last_epoch -= 1
+
+
+class ChainedScheduler(LRScheduler):
+    """All schedulers at each step, one after the other."""
+
+    def __init__(self, schedulers, optimizer=None):
+        if optimizer is None and schedulers:
+            optimizer = getattr(schedulers[0], "optimizer", None)
+        _check_parts("ChainedScheduler", schedulers, optimizer)
+        self._schedulers, self.optimizer = list(schedulers), optimizer
+        self._last_lr = self._times(1.0)
+
+    def step(self):
+        for scheduler in self._schedulers:
+            scheduler.step()
+        self._last_lr = self._times(1.0)
+
+
+class ReduceLROnPlateau(LRScheduler):
     """Multiplies the rates by `factor` when `metrics` has not improved for `patience` steps."""
 
     def __init__(
@@ -223,44 +272,48 @@ class ReduceLROnPlateau:
         min_lr=0.0,
         eps=1e-8,
     ):
-        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise ValueError(
-                f"lr_scheduler: mode is {mode!r}, expected 'min' or 'max'; threshold_mode is "
-                f"{threshold_mode!r}, expected 'rel' or 'abs'"
-            )
-        self.optimizer = optimizer
-        self.mode, self.factor, self.patience = mode, factor, patience
-        self.threshold, self.threshold_mode = threshold, threshold_mode
-        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
-        self.best = _math.inf if mode == "min" else -_math.inf
-        self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
+        if mode not in ("min", "max"):
+            fail("mode", mode, "'min' or 'max'")
+        if threshold_mode not in ("rel", "abs"):
+            fail("threshold_mode", threshold_mode, "'rel' or 'abs'")
+        if factor >= 1.0:
+            fail("factor", factor, "a number below 1")
+        self.optimizer, self.factor = optimizer, factor
+        self.min_lrs = a_value_each("min_lr", optimizer, min_lr)
+        self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
+        self.patience, self.cooldown, self.eps = patience, cooldown, eps
+        self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
+        self.last_epoch = self.cooldown_counter = self.num_bad_epochs = 0
+        self.best = self.mode_worse = math.inf if mode == "min" else -math.inf
+        self._last_lr = self._times(1.0)
 
     def _improves(self, value):
-        sign = 1 if self.mode == "min" else -1
-        margin = self.threshold * (abs(self.best) if self.threshold_mode == "rel" else 1)
-        return _math.isinf(self.best) or sign * value < sign * self.best - margin
+        sign = -1 if self.mode == "min" else 1
+        if self.threshold_mode == "rel":
+            return sign * value > sign * self.best * (1.0 + sign * self.threshold)
+        return sign * value > sign * self.best + self.threshold
 
-    def step(self, metrics):
+    def step(self, metrics, epoch=None):
         value = float(metrics)
-        self.last_epoch += 1
+        self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
+        self.num_bad_epochs += 1
         if self._improves(value):
             self.best, self.num_bad_epochs = value, 0
-        else:
-            self.num_bad_epochs += 1
         if self.cooldown_counter > 0:
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
+            self._reduce()
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
-            for group in self.optimizer.param_groups:
-                rate = max(group["lr"] * self.factor, self.min_lr)
-                if group["lr"] - rate > self.eps:
-                    group["lr"] = rate
+        self._last_lr = self._times(1.0)
 
-    get_last_lr = LRScheduler.get_last_lr
-
-    def state_dict(self):
-        return {key: value for key, value in vars(self).items() if key != "optimizer"}
-
-    def load_state_dict(self, state_dict):
-        vars(self).update(state_dict)
+    def _reduce(self):
+        groups = self.optimizer.param_groups
+        if len(groups) != len(self.min_lrs):
+            if self.default_min_lr is None:
+                fail("number of min_lrs", len(self.min_lrs), f"{len(groups)}, one for each group")
+            self.min_lrs = [self.default_min_lr] * len(groups)
+        for group, least in zip(groups, self.min_lrs):
+            reduced = max(group["lr"] * self.factor, least)
+            if group["lr"] - reduced > self.eps:
+                group["lr"] = reduced
