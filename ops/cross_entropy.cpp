@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include "mesh/grid.h"
+#include "mesh/rows.h"
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"
+#include "src/device/cuda/runtime.h"
 #include "src/kernels/map/map.h"
 #include "src/kernels/take/take.h"
 #include "weft/ops.h"
@@ -16,7 +19,8 @@ namespace {
 struct RowLoss {
   int64_t ignored;
   template <class T> WEFT_FN T operator()(T lse, T picked, T target) const {
-    return target == T(ignored) ? T(0) : lse - picked;
+    // NaN for an infinite lse, of which no softmax exists.
+    return target == T(ignored) ? T(0) : lse - picked + (lse - lse);
   }
 };
 
@@ -25,17 +29,36 @@ struct RowLoss {
 /// Returns the first class that this rank holds.
 static int64_t first_class(const Call& c) { return c.in_box(0).offset[last_dim(c)]; }
 
-/// values: the target of rows that do not count.
+/// values: the target of rows that do not count; 1 where the targets were checked before.
 static int64_t ignored_target(const Call& c) { return static_cast<int64_t>(c.value(0)); }
 
-static Attributes ignoring(int64_t target) { return {.values = {static_cast<double>(target)}}; }
+static Attributes ignoring(int64_t target, bool is_checked = false) {
+  return {.values = {static_cast<double>(target), is_checked ? 1.0 : 0.0}};
+}
+
+bool check_ids_on_all_ranks(const Tensor& ids, const std::function<std::string()>& find) {
+  const Layout& layout = *layout_of(ids);
+  if (!layout.grid || layout.sharding.has_partial()) return false;
+  if (ids.device().kind == DeviceKind::meta) return false;
+  if (cuda::kWithCuda && cuda::is_capturing()) return true;
+  const Axes axes = axes_cutting(layout);
+  const std::string mistake = find();
+  if (!axes.empty()) fail_on_all_ranks(layout.grid->group(axes), mistake);
+  if (!mistake.empty()) fail(mistake);
+  return true;
+}
+
+static std::string wrong_target(const MemoryBlock& ids, const Shape& logits, int64_t ignored) {
+  const auto outside = find_outside(ids, 0, logits.back(), ignored);
+  if (!outside) return "";
+  return concat("cross_entropy: target is ", *outside, ", expected one below ", logits.back(),
+                ", the classes of logits ", logits, ", or ", ignored);
+}
 
 static void check_targets(const Call& c) {
-  const int64_t classes = c.in_shape(0).back();
-  auto outside = find_outside(c.in(1), 0, classes, ignored_target(c));
-  if (!outside) return;
-  fail("cross_entropy: target is ", *outside, ", expected one below ", classes,
-       ", the classes of logits ", c.in_shape(0), ", or ", ignored_target(c));
+  if (c.value(1) != 0) return;
+  const std::string mistake = wrong_target(c.in(1), c.in_shape(0), ignored_target(c));
+  if (!mistake.empty()) fail(mistake);
 }
 
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
@@ -94,7 +117,9 @@ static Tensor rows_ignoring(const Tensor& logits, const Tensor& targets, int64_t
     fail("cross_entropy: targets are ", targets.shape(), ", expected one for each row of logits ",
          x.shape());
   }
-  return cross_entropy_op.call({x, classes}, ignoring(ignored))[0];
+  const bool is_checked = check_ids_on_all_ranks(
+      classes, [&] { return wrong_target(classes.block(), x.shape(), ignored); });
+  return cross_entropy_op.call({x, classes}, ignoring(ignored, is_checked))[0];
 }
 
 Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets) {
@@ -137,7 +162,10 @@ Tensor reduced_loss(const Tensor& rows, const Tensor& targets, const CrossEntrop
   if (options.reduction == LossReduction::none) return rows;
   const Tensor total = sum(rows);
   if (options.reduction == LossReduction::sum) return total;
-  return div(total, sum(target_weights(targets, options, total.dtype())));
+  const Tensor count = sum(target_weights(targets, options, total.dtype()));
+  const Tensor mean = div(total, count);
+  // NaN, not infinite, where all weights of the targets are 0.
+  return options.weight && options.label_smoothing > 0 ? mul(mean, div(count, count)) : mean;
 }
 
 /// Targets that are probabilities of all classes.
@@ -179,8 +207,9 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
       rows = mul(rows, 1 - options.label_smoothing);
       more = add(more, mul(mean(of_classes, {-1}), options.label_smoothing));
     }
-    const Tensor kept = cast(not_equal(ids, Number(options.ignore_index)), dtype);
-    rows = add(rows, mul(more, kept));
+    // Not a factor of 0: the gradient of a mean over no rows is infinite.
+    const Tensor counts = not_equal(ids, Number(options.ignore_index));
+    rows = where(counts, add(rows, more), zeros_like(rows));
   }
   return reduced_loss(rows, ids, options);
 }

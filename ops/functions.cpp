@@ -217,9 +217,9 @@ static const Op dropout_op = register_op({
 
 Tensor dropout(const Tensor& x, double p) {
   if (!x) fail("dropout: no tensor is given, expected one");
-  if (!(p >= 0 && p < 1)) fail("dropout: probability is ", p, ", expected one in [0, 1)");
+  if (!(p >= 0 && p <= 1)) fail("dropout: probability is ", p, ", expected one in [0, 1]");
   if (!is_floating(x.dtype())) fail("dropout: dtype is ", x.dtype(), ", expected a floating one");
-  if (p == 0) return x;
+  if (p == 0 || p == 1) return p == 0 ? x : mul(x, 0);
   RandomState& random = Context::current().random;
   return dropout_op({x}, {.values = {p}, .random = {random.seed, random.stream++}});
 }

@@ -301,12 +301,18 @@ static const Op embedding_backward_op = register_op({
          {.shapes = {{2, 5, 7}, {2, 5}, {3}}, .dtypes = {f32, i32, u8}, .low = 0, .high = 3}},
 });
 
+static std::string wrong_id(const MemoryBlock& ids, const Shape& weight) {
+  const auto outside = find_outside(ids, 0, weight[0]);
+  if (!outside) return "";
+  return concat("embedding: id is ", *outside, ", expected one below ", weight[0],
+                ", the rows of the weight ", weight);
+}
+
+/// Value 0 is 1 where the ids were checked before.
 static void check_ids(const Call& c) {
-  const int64_t rows = c.in_shape(0)[0];
-  auto outside = find_outside(c.in(1), 0, rows);
-  if (!outside) return;
-  fail("embedding: id is ", *outside, ", expected one below ", rows, ", the rows of the weight ",
-       c.in_shape(0));
+  if (c.value(0) != 0) return;
+  const std::string mistake = wrong_id(c.in(1), c.in_shape(0));
+  if (!mistake.empty()) fail(mistake);
 }
 
 /// Ids of rows that are on other ranks give zeros: with a sharded vocabulary a Partial(sum).
@@ -367,7 +373,12 @@ static bool are_cut_together(const Tensor& weight, const Tensor& ids) {
 Tensor embedding(const Tensor& weight, const Tensor& ids) {
   if (!weight || !ids) fail("embedding: no tensor is given, expected one");
   const Tensor rows = as_indices("embedding", "ids", ids);
-  return (are_cut_together(weight, rows) ? embedding_rows_op : embedding_op)({weight, rows});
+  const bool has_rows = weight.ndim() == 2;  // else the rule fails
+  const bool is_checked = has_rows && check_ids_on_all_ranks(rows, [&] {
+                            return wrong_id(rows.block(), weight.shape());
+                          });
+  const Op& op = are_cut_together(weight, rows) ? embedding_rows_op : embedding_op;
+  return op({weight, rows}, {.values = {is_checked ? 1.0 : 0.0}});
 }
 
 }  // namespace weft

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "weft/extend/op.h"
@@ -42,6 +45,10 @@ inline DType row_dtype(const Attributes&, std::span<const DType> operands, int) 
 inline Tensor with_last(const Tensor& a, int dim) {
   return dim == a.ndim() - 1 ? a : moveaxis(a, {dim}, {-1});
 }
+
+/// Checks ids over a mesh before an op sees this rank's slice of them: all ranks throw where one
+/// has a mistake. `find` returns that of this rank's part, or "". False for other ids.
+bool check_ids_on_all_ranks(const Tensor& ids, const std::function<std::string()>& find);
 
 /// Throws std::invalid_argument "what: ..." for options that do not fit that many classes.
 void check_loss_options(const char* what, const CrossEntropyOptions& options, int64_t classes);

@@ -146,16 +146,30 @@ class RowsMove {
 
 }  // namespace
 
-void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& indices) {
-  if (indices.device().kind == DeviceKind::meta) return;
-  if (cuda::kWithCuda && cuda::is_capturing()) return;
+/// Says which index of this rank's part is outside the dim; "" for none.
+static std::string mistake_in(const OpBody& op, const Route& route, const Tensor& indices,
+                              int dim) {
+  if (indices.device().kind == DeviceKind::meta) return "";
+  if (cuda::kWithCuda && cuda::is_capturing()) return "";
   const ByIndex& given = *op.spec.by_index;
   const Layout& rows = given.into < 0 ? *route.operand(given.rows).used : *route.results[0];
-  const int64_t size = rows.shape[route.sliced_dim];
-  if (auto outside = find_index_outside(DenseBlock::of(indices.block()), size)) {
-    fail(op.spec.name, ": index is ", *outside, ", expected one of the ", size, " elements of dim ",
-         route.sliced_dim);
-  }
+  const int64_t size = rows.shape[dim];
+  const auto outside = find_index_outside(DenseBlock::of(indices.block()), size);
+  if (!outside) return "";
+  return concat(op.spec.name, ": index is ", *outside, ", expected one of the ", size,
+                " elements of dim ", dim);
+}
+
+void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& indices) {
+  const std::string mistake = mistake_in(op, route, indices, route.sliced_dim);
+  if (!mistake.empty()) fail(mistake);
+}
+
+void check_cut_indices(const OpBody& op, const Route& route, const Tensor& indices) {
+  if (indices.device().kind == DeviceKind::meta) return;
+  if (cuda::kWithCuda && cuda::is_capturing()) return;
+  fail_on_all_ranks(layout_of(indices)->grid->group(route.cut_indices),
+                    mistake_in(op, route, indices, route.indexed_dim));
 }
 
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mesh/rows.h"
 #include "ops/engine/choose.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
@@ -144,7 +145,7 @@ class Router {
     for (size_t i = 0; i < layouts_.size(); ++i) {
       add_operand(i, layout_of(choice.operands[i], shapes_[i], dtypes_[i]));
     }
-    if (op_.spec.by_index) add_index_route();
+    if (op_.spec.by_index) add_index_route(rule.joined.first < 0);
     if (choice.staged) add_stages(mesh, choice, rule.staged[0]);
     if (!route_->results.empty()) route_->counts_here = counts_here(route_->results[0]->sharding);
   }
@@ -181,14 +182,21 @@ class Router {
     route_->moves = route_->communicates = true;
   }
 
-  void add_index_route() {
+  /// `may_be_wrong`: the indices are the user's, not those that experts' rows were counted by.
+  void add_index_route(bool may_be_wrong) {
     const int rows = op_.spec.by_index->rows;
     if (!is_fetched(binding_, static_cast<size_t>(rows))) {
       fail(op_.spec.name, ": rule has no ~ dim in operand ", rows, ", expected one for by_index");
     }
-    const Ref<Plan>& move = route_->operand(op_.spec.by_index->indices).move;
-    if (move && move->is_free()) {
-      route_->sliced_dim = fetched_dim(binding_, static_cast<size_t>(rows));
+    const ByIndex& by_index = *op_.spec.by_index;
+    const OperandRoute& indices = route_->operand(by_index.indices);
+    route_->indexed_dim = fetched_dim(binding_, static_cast<size_t>(rows));
+    if (indices.move && indices.move->is_free()) route_->sliced_dim = route_->indexed_dim;
+    // Addends come from gradients, whose indices were checked when they were first used.
+    const bool is_read = by_index.into < 0 || by_index.written != ByIndex::Written::add;
+    const bool is_partial = indices.given->grid && indices.given->sharding.has_partial();
+    if (may_be_wrong && by_index.from_end && is_read && !is_partial) {
+      route_->cut_indices = axes_cutting(*indices.given);
     }
     route_->by_index = index_route(*op_.spec.by_index, binding_, *route_);
     if (!route_->by_index || route_->by_index->over.empty()) return;

@@ -125,6 +125,10 @@ struct Route final : public RefCounted {
   /// The dim that the indices of an op `by_index` name, where this rank computes with a slice of
   /// the indices that it has; otherwise -1.
   int sliced_dim = -1;
+  /// The axes that cut the indices that a user gives an op `by_index`: ranks agree along them that
+  /// all indices lie within `indexed_dim`.
+  Axes cut_indices = {};
+  int indexed_dim = -1;
   /// An operand is redistributed or fetched, or a stage reduces.
   bool moves = false;
   /// Some of these movements cross ranks (on any rank: equal on all).
@@ -176,6 +180,8 @@ struct MovedRows {
 /// Checks all indices that this rank has, before it computes with a slice of them: all ranks with
 /// the same indices throw the same std::invalid_argument.
 void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& indices);
+/// The same where ranks have separate parts of the indices (`cut_indices`): one number is reduced.
+void check_cut_indices(const OpBody& op, const Route& route, const Tensor& indices);
 
 /// Moves the rows that the indices of a call name, and gives it these and indices into them.
 /// std::invalid_argument on all ranks that take part when one of them has an index out of range.

@@ -59,8 +59,8 @@ TEST(Dropout, IsEqualOnAnyLayout) {
 }
 
 TEST(Dropout, SaysWhatIsWrong) {
-  EXPECT_EQ(error_of([] { dropout(zeros({2}), 1); }),
-            "dropout: probability is 1, expected one in [0, 1)");
+  EXPECT_EQ(error_of([] { dropout(zeros({2}), 1.5); }),
+            "dropout: probability is 1.5, expected one in [0, 1]");
   EXPECT_EQ(error_of([] { dropout(arange(2), 0.5); }),
             "dropout: dtype is i64, expected a floating one");
 }

@@ -173,7 +173,7 @@ TEST(Messages, OfProductsAndNetworks) {
        "attention: number of heads of q [1, 2, 3, 4] is 3, expected a multiple of 2, those of k "
        "[1, 2, 2, 4]"},
       {[&] { dropout(kNone, 0.5); }, "dropout: no tensor is given, expected one"},
-      {[&] { dropout(a, 1); }, "dropout: probability is 1, expected one in [0, 1)"},
+      {[&] { dropout(a, 1.5); }, "dropout: probability is 1.5, expected one in [0, 1]"},
       {[&] { dropout(ids, 0.5); }, "dropout: dtype is i64, expected a floating one"},
   });
 }

@@ -48,7 +48,7 @@ WEFT_API Tensor rope(const Tensor& x, const Tensor& frequencies, double scale = 
 /// silu(gate) * up, of equal shapes.
 WEFT_API Tensor swiglu(const Tensor& gate, const Tensor& up);
 
-/// Sets elements of x to zero with probability p in [0, 1) and divides the others by 1 - p. Draws
+/// Sets elements of x to zero with probability p in [0, 1] and divides the others by 1 - p. Draws
 /// from the rank's random state; the result is the same for any layout of x.
 WEFT_API Tensor dropout(const Tensor& x, double p);
 

@@ -22,7 +22,8 @@ struct CrossEntropyBackwardRows {
         continue;
       }
       auto in = read(r);
-      const SoftmaxRow<C> row{finite_or_zero(value_of<C>(lse, r)), C(1)};
+      const C of_row = value_of<C>(lse, r);
+      const SoftmaxRow<C> row{finite_or_zero(of_row), C(1) + (of_row - of_row)};
       write_softmax(walk, out, r, in, &row, value_of<C>(dloss, r), id - offset);
     }
   }

@@ -104,7 +104,7 @@ struct HeadLoss {
     using C = typename Walk::C;
     const C all = targets.template spread_total<C>(), spread = targets.template spread<C>();
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
-      const C of_row = value_of<C>(lse, r);
+      const C of_row = finite_or_nan(value_of<C>(lse, r));
       C value = targets.template weight<C>(r) * (of_row - value_of<C>(picked, r)) +
                 static_cast<C>(targets.numbers.z_loss) * of_row * of_row;
       if (targets.numbers.smoothing > 0) {
@@ -150,7 +150,7 @@ struct TileGradient {
         continue;
       }
       auto in = read(r);
-      const C of_row = finite_or_zero(value_of<C>(lse, r));
+      const C of_row = finite_or_nan(value_of<C>(lse, r));
       const C dloss_of_row = value_of<C>(dloss, r);
       const C factor =
           targets.template weight<C>(r) + all + 2 * static_cast<C>(targets.numbers.z_loss) * of_row;

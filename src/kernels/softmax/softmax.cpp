@@ -23,7 +23,7 @@ struct SoftmaxRows {
       }
       if (logarithm) {
         if (!max.data()) row = softmax_row(walk, in);
-        walk.map(LogSoftmax<C>{row.max, log(row.sum)}, out, r, in);
+        walk.map(LogSoftmax<C>{row.max, log(finite_or_nan(row.sum))}, out, r, in);
       } else {
         write_softmax(walk, out, r, in, max.data() ? &row : nullptr, C(1), NoTarget());
       }
@@ -108,8 +108,7 @@ struct LogSumExpBackwardRows {
     auto&& out = walk.writer(dx);
     for (int64_t r = walk.begin(); r < walk.end(); r += walk.step()) {
       auto in = read(r);
-      const C max = finite_or_zero(value_of<C>(lse, r));
-      walk.map(ScaledExp<C>{max, value_of<C>(dy, r)}, out, r, in);
+      walk.map(ScaledExp<C>{value_of<C>(lse, r), value_of<C>(dy, r)}, out, r, in);
     }
   }
 };

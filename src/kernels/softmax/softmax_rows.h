@@ -11,6 +11,9 @@ inline namespace WEFT_COMPILER {
 /// would be inf - inf.
 template <class C> WEFT_FN C finite_or_zero(C x) { return x - x == C(0) || x != x ? x : C(0); }
 
+/// Returns x, or NaN when it is infinite.
+template <class C> WEFT_FN C finite_or_nan(C x) { return x + (x - x); }
+
 /// GreatestOf that may pass over a NaN: the sum of exponentials has it.
 struct GreatestNumberOf : GreatestOf {
   template <class T> WEFT_FN static T combine(T a, T b) {
@@ -23,6 +26,7 @@ struct GreatestNumberOf : GreatestOf {
 };
 
 /// Statistics of a row for softmax. With a NaN in the row, `sum` is NaN; `max` is finite or NaN.
+/// With a +inf, `sum` is infinite, and the row's softmax is NaN.
 template <class C> struct SoftmaxRow { C max, sum; };
 
 /// Computes max and the sum of exp(x - max) of a whole row.
@@ -41,12 +45,13 @@ void write_softmax(const HostWalk<C>& walk, RowWriter<C>& out, int64_t row, cons
                    const SoftmaxRow<C>* statistics, C factor, Target target) {
   C* y = out.begin(row);
   if (statistics) {
-    map_row<C>(walk.size(), ScaledExp<C>{statistics->max, factor / statistics->sum}, y, x);
+    map_row<C>(walk.size(), ScaledExp<C>{statistics->max, factor / finite_or_nan(statistics->sum)},
+               y, x);
   } else {
     const C max = finite_or_zero(walk.template reduce<GreatestNumberOf>(AsItIs{}, x));
     map_row<C>(walk.size(), ExpAbove<C>{max}, y, x);
     const C sum = reduce_row<SumOf, C>(walk.size(), AsItIs{}, y);
-    map_row<C>(walk.size(), Times<C>{factor / sum}, y, y);
+    map_row<C>(walk.size(), Times<C>{factor / finite_or_nan(sum)}, y, y);
   }
   if (target >= 0 && target < walk.size()) y[target] -= factor;
   out.end();
@@ -103,7 +108,7 @@ WEFT_DEVICE void write_softmax(const cuda::DeviceWalk<Line, ThreadBlock>& walk, 
                                int64_t row, cuda::HeldLine<Line>& x,
                                const SoftmaxRow<C>* statistics, C factor, Target target) {
   const SoftmaxRow<C> of_row = statistics ? *statistics : softmax_row(walk, x);
-  const ScaledExp<C> f{of_row.max, factor / of_row.sum};
+  const ScaledExp<C> f{of_row.max, factor / finite_or_nan(of_row.sum)};
   const Line y(out, row);
   for (int64_t c = walk.block.thread(); c < walk.chunks(); c += walk.block.threads()) {
     auto values = cuda::map_chunk(f, x.read(c));
