@@ -8,6 +8,7 @@
 #include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/products.h"
+#include "weft/torch.h"
 
 namespace weft {
 
@@ -62,33 +63,39 @@ Tensors Embedding::forward(const Tensors& inputs) {
   return {embedding(used(0), only_input("embedding", inputs))};
 }
 
-RMSNorm::RMSNorm(int64_t dim, double eps) : eps_(eps) {
-  check_positive("rms_norm", "dim", dim);
-  declare("weight", {dim}, constant_values(1));
+static void check_normalized(const char* what, const Shape& shape) {
+  if (shape.ndim() == 0) fail(what, ": number of dims is 0, expected at least 1");
+  for (const int64_t size : shape) check_positive(what, "dim", size);
+}
+
+RMSNorm::RMSNorm(int64_t dim, double eps) : RMSNorm(Shape{dim}, eps) {}
+RMSNorm::RMSNorm(const Shape& normalized, double eps) : normalized_(normalized), eps_(eps) {
+  check_normalized("rms_norm", normalized);
+  declare("weight", normalized, constant_values(1));
 }
 
 Tensors RMSNorm::forward(const Tensors& inputs) {
-  return {rms_norm(only_input("rms_norm", inputs), used(0), eps_)};
+  return {torch::rms_norm(only_input("rms_norm", inputs), normalized_, used(0), eps_)};
 }
 
-LayerNorm::LayerNorm(int64_t dim, double eps, bool affine, bool bias) : dim_(dim), eps_(eps) {
-  check_positive("layer_norm", "dim", dim);
-  if (affine) declare("weight", {dim}, constant_values(1));
-  if (affine && bias) declare("bias", {dim}, constant_values(0));
+LayerNorm::LayerNorm(int64_t dim, double eps, bool affine, bool bias)
+    : LayerNorm(Shape{dim}, eps, affine, bias) {}
+LayerNorm::LayerNorm(const Shape& normalized, double eps, bool affine, bool bias)
+    : normalized_(normalized), eps_(eps) {
+  check_normalized("layer_norm", normalized);
+  if (affine) declare("weight", normalized, constant_values(1));
+  if (affine && bias) declare("bias", normalized, constant_values(0));
 }
 
 Tensors LayerNorm::forward(const Tensors& inputs) {
-  const Tensor& x = only_input("layer_norm", inputs);
   const size_t own = own_parameters().size();
-  if (own == 0 && x && (x.ndim() == 0 || x.shape().back() != dim_)) {
-    fail("layer_norm: input is ", x.shape(), ", expected [..., ", dim_, "]");
-  }
-  return {layer_norm(x, own > 0 ? used(0) : Tensor(), own > 1 ? used(1) : Tensor(), eps_)};
+  return {torch::layer_norm(only_input("layer_norm", inputs), normalized_,
+                            own > 0 ? used(0) : Tensor(), own > 1 ? used(1) : Tensor(), eps_)};
 }
 
 Dropout::Dropout(double probability) : probability_(probability) {
-  if (probability >= 0 && probability < 1) return;
-  fail("dropout: probability is ", probability, ", expected one in [0, 1)");
+  if (probability >= 0 && probability <= 1) return;
+  fail("dropout: probability is ", probability, ", expected one in [0, 1]");
 }
 
 Tensors Dropout::forward(const Tensors& inputs) {

@@ -64,39 +64,45 @@ class WEFT_API Embedding : public Module {
   Tensors forward(const Tensors& inputs) override;
 };
 
-/// Applies `rms_norm`: [..., dim] -> [..., dim]. Parameter: weight [dim], ones.
+/// Applies `rms_norm` along the last dims, which have the sizes `normalized` (of one dim: its
+/// size). Parameter: weight, ones of that shape.
 class WEFT_API RMSNorm : public Module {
  public:
   explicit RMSNorm(int64_t dim, double eps = 1e-5);
+  explicit RMSNorm(const Shape& normalized, double eps = 1e-5);
+  const Shape& normalized() const { return normalized_; }
   double eps() const { return eps_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
 
  private:
+  Shape normalized_;
   double eps_;
 };
 
-/// Applies `layer_norm`: [..., dim] -> [..., dim]. Parameters: weight [dim], ones; bias [dim],
-/// zeros. Without `affine` it has neither, and without `bias` no bias.
+/// Applies `layer_norm` along the last dims, as RMSNorm. Parameters of that shape: weight, ones;
+/// bias, zeros. Without `affine` it has neither, and without `bias` no bias.
 class WEFT_API LayerNorm : public Module {
  public:
   explicit LayerNorm(int64_t dim, double eps = 1e-5, bool affine = true, bool bias = true);
-  int64_t dim() const { return dim_; }
+  explicit LayerNorm(const Shape& normalized, double eps = 1e-5, bool affine = true,
+                     bool bias = true);
+  const Shape& normalized() const { return normalized_; }
   double eps() const { return eps_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
 
  private:
-  int64_t dim_;
+  Shape normalized_;
   double eps_;
 };
 
 /// Applies `dropout` while training; returns its input otherwise.
 class WEFT_API Dropout : public Module {
  public:
-  /// std::invalid_argument when the probability is not in [0, 1).
+  /// std::invalid_argument when the probability is not in [0, 1].
   explicit Dropout(double probability);
   double probability() const { return probability_; }
 

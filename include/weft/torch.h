@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -81,6 +82,17 @@ WEFT_API Tensor slice(const Tensor& a, int dim = 0, std::optional<int64_t> start
 /// weft::tensordot, where a dim of size 1 of one tensor is repeated to that of the other.
 WEFT_API Tensor tensordot(const Tensor& a, const Tensor& b, const std::vector<int>& dims_of_a,
                           const std::vector<int>& dims_of_b);
+
+/// weft::layer_norm and weft::rms_norm along all of the last dims, whose sizes are
+/// `normalized_shape`; weight and bias have that shape.
+WEFT_API Tensor layer_norm(const Tensor& x, const Shape& normalized_shape,
+                           const Tensor& weight = {}, const Tensor& bias = {}, double eps = 1e-5);
+WEFT_API Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight = {},
+                         double eps = 1e-5);
+
+/// Casts the operands of an op to what PyTorch promotes: an operand without dims does not decide
+/// the dtype next to one of its kind (bool, integer, floating) that has dims.
+WEFT_API void promote_by_dims(std::span<Tensor> operands);
 
 /// softmax(query key^T * scale) value of [batch, heads, sequence, d]; key and value may have fewer
 /// heads, each of which serves as many query heads, with `enable_gqa` or without. attn_mask: bool

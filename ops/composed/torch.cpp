@@ -123,22 +123,78 @@ Tensor nonzero_static(const Tensor& a, int64_t size, int64_t fill_value) {
                    0);
 }
 
+/// norm(x, weight, bias) of the last dims as one.
+template <class Norm>
+static Tensor along_last(const char* what, const Tensor& x, const Shape& dims, const Tensor& weight,
+                         const Tensor& bias, const Norm& norm) {
+  check_tensor(what, x);
+  const int first = x.ndim() - dims.ndim();
+  if (dims.ndim() == 0 || first < 0 ||
+      !std::equal(dims.begin(), dims.end(), x.shape().begin() + first)) {
+    fail(what, ": normalized_shape is ", dims, ", expected the last dims of ", x.shape());
+  }
+  const auto flat = [&](const Tensor& given) {
+    if (given && !(given.shape() == dims)) {
+      fail(what, ": a parameter is ", given.shape(), ", expected ", dims, ", normalized_shape");
+    }
+    return given && dims.ndim() > 1 ? reshape(given, {given.numel()}) : given;
+  };
+  const Tensor made = norm(dims.ndim() > 1 ? flatten(x, first) : x, flat(weight), flat(bias));
+  return dims.ndim() > 1 ? reshape(made, x.shape()) : made;
+}
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  return along_last("layer_norm", x, normalized_shape, weight, bias,
+                    [&](const Tensor& flat, const Tensor& scale, const Tensor& shift) {
+                      return weft::layer_norm(flat, scale, shift, eps);
+                    });
+}
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
+  return along_last("rms_norm", x, normalized_shape, weight, {},
+                    [&](const Tensor& flat, const Tensor& scale, const Tensor&) {
+                      return weft::rms_norm(flat, scale, eps);
+                    });
+}
+
+void promote_by_dims(std::span<Tensor> operands) {
+  const auto kind_of = [](const Tensor& x) {
+    return is_floating(x.dtype()) ? 2 : x.dtype() == DType::boolean ? 0 : 1;
+  };
+  int kind = -1;
+  DType dtype{};
+  for (const Tensor& x : operands) {
+    if (!x || x.ndim() == 0 || kind_of(x) < kind) continue;
+    dtype = kind_of(x) > kind ? x.dtype() : promote(dtype, x.dtype());
+    kind = kind_of(x);
+  }
+  for (Tensor& x : operands) {
+    if (x && x.ndim() == 0 && kind_of(x) == kind) x = as_dtype(x, dtype);
+  }
+}
+
 static Tensor times(const char* what, const Tensor& a, const Operand& b, Number alpha) {
   check_tensor(what, a);
   const Tensor other = next_to(a, b);
   return alpha.value == 1 ? other : mul(other, alpha);
 }
+using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
+static Tensor of_promoted(OfTwo function, const Tensor& a, const Tensor& b) {
+  Tensor both[] = {a, b};
+  promote_by_dims(both);
+  return function(both[0], both[1]);
+}
 Tensor add(const Tensor& a, const Operand& b, Number alpha) {
-  return weft::add(a, times("add", a, b, alpha));
+  return of_promoted(weft::add, a, times("add", a, b, alpha));
 }
 Tensor sub(const Tensor& a, const Operand& b, Number alpha) {
-  return weft::sub(a, times("sub", a, b, alpha));
+  return of_promoted(weft::sub, a, times("sub", a, b, alpha));
 }
 
 Tensor div(const Tensor& a, const Operand& b, std::string_view rounding_mode) {
   check_tensor("div", a);
   const Tensor other = next_to(a, b);
-  if (rounding_mode.empty()) return weft::div(a, other);
+  if (rounding_mode.empty()) return of_promoted(weft::div, a, other);
   if (rounding_mode == "floor") return floor_divide(a, other);
   if (rounding_mode != "trunc") {
     fail("div: rounding_mode is ", in_quotes(rounding_mode), ", expected floor or trunc");
@@ -216,12 +272,13 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
          ", that of keys, for is_causal");
   }
   if (scale == 0.0) q = mul(q, 0), scale = 1;  // 0 stands for the default there
-  return attention(q, k, v,
-                   {.causal = is_causal,
-                    .scale = scale.value_or(0),
-                    .mask = attn_mask,
-                    .dropout = dropout_p})
-      .transpose(1, 2);
+  const bool drops_all = dropout_p == 1;
+  const Tensor made = attention(q, k, v,
+                                {.causal = is_causal,
+                                 .scale = scale.value_or(0),
+                                 .mask = attn_mask,
+                                 .dropout = drops_all ? 0 : dropout_p});
+  return (drops_all ? mul(made, 0) : made).transpose(1, 2);
 }
 
 }  // namespace weft::torch

@@ -293,9 +293,9 @@ static void bind_torch(py::module_& m) {
       "The index (int64) of the first largest element, of the flattened tensor or along `dim`");
   def(m, "_torch_argmin(input, dim=None, keepdim=False)", &torch::argmin,
       "The index (int64) of the first least element, of the flattened tensor or along `dim`");
-  def(m, "_torch_logsumexp(input, dim, keepdim=False)",
+  def(m, "_torch_logsumexp(input, dim=(), keepdim=False)",
       taking<Tensor, DimList, bool>(&torch::logsumexp),
-      "log of the sum of exp along one dim or several");
+      "log of the sum of exp along one dim or several, or of all elements");
   def(m, "_torch_cat(tensors, dim=0)", &torch::cat,
       "Joined along a dim; empty tensors of one dim are left out");
   def(m, "_torch_diagonal(input, offset=0, dim1=0, dim2=1)", &torch::diagonal,

@@ -6,6 +6,7 @@
 
 #include "python/bindings/fields.h"
 #include "weft/ops.h"
+#include "weft/torch.h"
 
 namespace weft::python {
 
@@ -180,7 +181,8 @@ std::optional<Operand> bound_of(const py::object& given) {
     }
   }
   if (load_operand(given, bound)) return bound;
-  fail_type("clip: a bound is a ", type_of(given), ", expected a Tensor or a number");
+  fail_type("clip: a bound is a ", type_of(given), ", expected a Tensor or a number",
+            conversion_of(given));
 }
 
 }  // namespace
@@ -280,20 +282,30 @@ constexpr std::pair<const char*, OfItself> kOfItself[] = {
 
 }  // namespace
 
-/// The operators; a number or tensor on the other side, NotImplemented for anything else.
+/// The operators; a number or tensor on the other side, NotImplemented for anything else. Dtypes
+/// promote as in PyTorch.
 void bind_operators(py::class_<Tensor>& tensor) {
   const auto bind = [&](const std::string& name, auto function) {
     tensor.def(name.c_str(), function, Released(), py::is_operator());
   };
+  const auto called = [](OfOperands function, const Operand& a, const Operand& b) {
+    const bool may_differ = !a.is_number() && !b.is_number();
+    if (!may_differ || a.tensor.dtype() == b.tensor.dtype()) [[likely]]
+      return function("operator", a, b);
+    Tensor both[] = {a.tensor, b.tensor};
+    torch::promote_by_dims(both);
+    return function("operator", both[0], both[1]);
+  };
   const auto bind_left = [&](const std::string& name, OfOperands function) {
-    bind(name, [=](const Tensor& a, const Operand& b) { return function("operator", a, b); });
+    bind(name, [=](const Tensor& a, const Operand& b) { return called(function, a, b); });
   };
   constexpr const char* kInPlace = "In place: as the operator, or the function";
   for (const Operator& f : kOperators) {
     bind_left(concat("__", f.name, "__"), f.function);
-    bind(concat("__r", f.name, "__"), [function = f.function](const Tensor& a, const Operand& b) {
-      return function("operator", b, a);
-    });
+    bind(concat("__r", f.name, "__"),
+         [called, function = f.function](const Tensor& a, const Operand& b) {
+           return called(function, b, a);
+         });
     const auto change = [function = f.in_place](const py::object& self, const Operand& other) {
       return changed(self, [&](const Tensor& x) { function(x, other); });
     };
@@ -309,6 +321,7 @@ void bind_operators(py::class_<Tensor>& tensor) {
   bind_left("__gt__", of_tensors<greater>);
   bind_left("__ge__", of_tensors<greater_equal>);
   bind("__matmul__", &product_of);
+  bind("__rmatmul__", [](const Tensor& a, const Tensor& b) { return product_of(b, a); });
   tensor.def("__invert__", &bitwise_invert, Released())
       .def("__neg__", &neg, Released())
       .def("__abs__", &abs, Released())

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <new>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "weft/torch.h"
 
 namespace weft::python {
 
@@ -24,9 +24,9 @@ const std::vector<std::vector<const char*>> kGroups = {
     {"arrays", "tensors"},
     {"stop", "end"},
     {"num", "steps"},
-    // Of compiled functions only.
     {"shape", "size"},
     {"mesh", "device_mesh"},
+    // Of compiled functions only.
     {"sections", "indices_or_sections"},
 };
 
@@ -50,6 +50,8 @@ struct Function {
   std::vector<Word>* words;
   /// The first argument has no value yet.
   bool is_constructor;
+  /// Tensors without dims do not decide the dtype: torch::promote_by_dims.
+  bool promotes_by_dims;
 };
 
 Function* as_function(PyObject* object) { return reinterpret_cast<Function*>(object); }
@@ -131,6 +133,34 @@ void check_values(PyObject* value, int depth = 3) {
   }
 }
 
+/// The values, with tensors as PyTorch promotes them; nothing where none changes.
+std::vector<py::object> promoted(PyObject* const* values, size_t count) {
+  std::vector<Tensor> tensors(count);
+  const Tensor* first = nullptr;
+  bool differs = false;
+  for (size_t i = 0; i < count; ++i) {
+    auto tensor = tensor_of(values[i]);
+    if (!tensor) continue;
+    tensors[i] = *std::move(tensor);
+    differs |= first && first->dtype() != tensors[i].dtype();
+    first = &tensors[i];
+  }
+  if (!differs) return {};
+  released([&] { torch::promote_by_dims(tensors); });
+  std::vector<py::object> made(count);
+  for (size_t i = 0; i < count; ++i) {
+    made[i] = tensors[i] ? py::cast(tensors[i]) : py::reinterpret_borrow<py::object>(values[i]);
+  }
+  return made;
+}
+
+/// Replaces NotImplemented next to a tensor of another library, which cannot compute with weft's.
+PyObject* refuse_other_library(const Function& function, PyObject* operand) {
+  if (*conversion_of(operand) == 0) return Py_NewRef(Py_NotImplemented);
+  return PyErr_Format(PyExc_TypeError, "%U: operand is a %s, expected a weft.Tensor or a number%s",
+                      function.name, type_of(operand).c_str(), conversion_of(operand));
+}
+
 extern PyTypeObject method_type;
 
 PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, PyObject* names) {
@@ -150,8 +180,15 @@ PyObject* call_function(PyObject* self, PyObject* const* values, size_t count, P
     const size_t given =
         static_cast<size_t>(PyVectorcall_NARGS(count)) + (names ? py::len(names) : 0);
     for (size_t i = function.is_constructor; i < given; ++i) check_values(values[i]);
+    std::vector<py::object> changed;
+    if (function.promotes_by_dims) changed = promoted(values, given);
+    if (!changed.empty()) values = reinterpret_cast<PyObject* const*>(changed.data());
     result = function.entry ? function.entry(function.entry_self, values, count, names)
                             : PyObject_Vectorcall(function.bound, values, count, names);
+    if (result == Py_NotImplemented && given == 2) [[unlikely]] {
+      Py_DECREF(result);
+      result = refuse_other_library(function, values[1]);
+    }
     if (!result && PyErr_ExceptionMatches(PyExc_TypeError)) {
       word_refusal(function, values, given,
                    names ? py::reinterpret_borrow<py::tuple>(names) : py::tuple());
@@ -184,7 +221,9 @@ PyMethodDef kMethods[] = {{"__reduce__", reduce_to_name, METH_NOARGS, nullptr},
                           {nullptr, nullptr, 0, nullptr}};
 
 PyObject* represent_function(PyObject* self) {
-  return PyUnicode_FromFormat("<function weft.%U>", as_function(self)->qualified_name);
+  const Function& f = *as_function(self);
+  const bool is_method = Py_TYPE(self) == &method_type;
+  return PyUnicode_FromFormat("<function weft.%U>", is_method ? f.qualified_name : f.name);
 }
 
 PyObject* bind_method(PyObject* self, PyObject* object, PyObject*) {
@@ -264,6 +303,40 @@ py::object function_of(PyTypeObject& type, py::handle bound, const std::string& 
   return made;
 }
 
+const Function& compiled(const py::object& given) {
+  if (PyObject_TypeCheck(given.ptr(), &function_type)) return *as_function(given.ptr());
+  fail_type("function: it is a ", type_of(given), ", expected a compiled one");
+}
+
+/// The same function as another object: of a type, by a name in a module.
+py::object copied(const py::object& given, PyTypeObject& type, const std::string& own,
+                  const py::object& module, bool promotes_by_dims) {
+  const Function& function = compiled(given);
+  const std::string name = py::str(py::handle(function.name));
+  py::object made = function_of(type, function.bound, name, own + name);
+  Function& copy = *as_function(made.ptr());
+  Py_SETREF(copy.module, Py_NewRef(module.ptr()));
+  Py_SETREF(copy.text, Py_NewRef(function.text));
+  copy.promotes_by_dims = promotes_by_dims;
+  return made;
+}
+
+/// The function with PyTorch's promotion, as one of weft.torch by that name.
+py::object promoting_by_dims(const py::object& given, const std::string& name) {
+  py::object made = copied(given, function_type, "", py::str("weft.torch"), true);
+  Function& function = *as_function(made.ptr());
+  Py_SETREF(function.name, py::str(name).release().ptr());
+  Py_SETREF(function.qualified_name, Py_NewRef(function.name));
+  return made;
+}
+
+/// The function as a method of Tensor.
+py::object as_method(const py::object& given) {
+  const Function& function = compiled(given);
+  return copied(given, method_type, "Tensor.", py::reinterpret_borrow<py::object>(function.module),
+                function.promotes_by_dims);
+}
+
 py::object worded_property(py::handle property, const std::string& name, const std::string& own) {
   const auto worded = [&](const char* attribute) -> py::object {
     py::object accessor = property.attr(attribute);
@@ -298,45 +371,15 @@ void word_class(py::handle type) {
   }
 }
 
-constexpr std::string_view kCompiledModule = "weft._weft.";
 /// Functions of weft.nn.init and weft.torch, which have them without what tells them from others.
 constexpr std::string_view kPrefixes[] = {"_init_", "_torch_"};
-
-/// Python's own messages name a class by tp_name, which CPython takes from the module of its
-/// definition.
-void name_class(py::handle type) {
-  auto* named = reinterpret_cast<PyTypeObject*>(type.ptr());
-  if (std::string_view(named->tp_name).starts_with(kCompiledModule)) {
-    named->tp_name = strdup(concat("weft.", named->tp_name + kCompiledModule.size()).c_str());
-  }
-}
-
-/// Translates errors of arguments that weft's own functions convert, and of memory.
-void translate_errors(std::exception_ptr thrown) {
-  try {
-    if (thrown) std::rethrow_exception(thrown);
-  } catch (const std::bad_alloc&) {
-    py::set_error(PyExc_MemoryError, "out of memory");
-  } catch (const std::length_error&) {
-    py::set_error(PyExc_MemoryError, "out of memory");
-  } catch (const py::cast_error& error) {
-    const std::string message = error.what();
-    const size_t start = message.find("<class '"), end = message.find("'>");
-    const bool names_type = start != message.npos && end != message.npos;
-    std::string type = names_type ? message.substr(start + 8, end - start - 8) : "object";
-    if (type.starts_with(kCompiledModule)) type.replace(0, kCompiledModule.size(), "weft.");
-    py::set_error(PyExc_TypeError,
-                  concat("an argument holds a ", type,
-                         ", which is not what is taken there, or more than it can hold")
-                      .c_str());
-  }
-}
 
 }  // namespace
 
 void word_functions(py::module_& m) {
-  m.attr("_WORDS") = py::tuple(py::cast(std::vector(kGroups.begin(), kGroups.end() - 3)));
-  py::register_exception_translator(translate_errors);
+  m.def("_by_dims", &promoting_by_dims);
+  m.def("_method", &as_method);
+  m.attr("_WORDS") = py::tuple(py::cast(std::vector(kGroups.begin(), kGroups.end() - 1)));
   if (PyType_Ready(&function_type) < 0 || PyType_Ready(&method_type) < 0) {
     throw py::error_already_set();
   }
@@ -344,7 +387,6 @@ void word_functions(py::module_& m) {
     const auto name = key.cast<std::string>();
     if (PyType_Check(member.ptr())) {
       word_class(member);
-      name_class(member);
     } else if (PyCFunction_Check(member.ptr())) {
       std::string shown = name;
       for (const std::string_view prefix : kPrefixes) {
@@ -355,26 +397,4 @@ void word_functions(py::module_& m) {
   }
 }
 
-void bind_all(py::module_& m) {
-  const auto each = [&m](std::initializer_list<Bind*> binds) {
-    for (Bind* bind : binds) bind(m);
-  };
-  each({bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh});
-  auto tensor = declare_tensor(m);
-  each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops, bind_elementwise,
-        bind_factories, bind_networks, bind_rearrangements, bind_experts, bind_selection,
-        bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
-  for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
-  each({bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_fully_shard,
-        bind_memory_budget, bind_fsdp_module, bind_tensor_parallel, bind_checkpoints,
-        bind_tokenizer, bind_graph});
-  word_functions(m);
-}
-
 }  // namespace weft::python
-
-PYBIND11_MODULE(_weft, m) {
-  m.doc() = "weft's engine; the package `weft` shows it.";
-  m.attr("__version__") = WEFT_VERSION;
-  weft::python::bind_all(m);
-}

@@ -231,7 +231,8 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   }
   const std::vector<Selection> selections = selections_of(x, index);
   if (!is_operand) {
-    fail_type("index: value is a ", type_of(value), ", expected a Tensor or a number");
+    fail_type("index: value is a ", type_of(value), ", expected a Tensor or a number",
+              conversion_of(value));
   }
   std::vector<int> turned;
   const std::vector<DimIndex> indices = indices_of(selections, &turned);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/layers.h"
 
-#include <variant>
-
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
@@ -38,17 +36,7 @@ static void bind_sequential(py::module_& m) {
       });
 }
 
-/// The dims that a norm is over, of which PyTorch takes one, as a number or as a list of one.
-using LastDim = std::variant<int64_t, std::vector<int64_t>>;
-
-static int64_t plain(const LastDim& shape) {
-  if (const auto* size = std::get_if<int64_t>(&shape)) return *size;
-  const auto& sizes = std::get<std::vector<int64_t>>(shape);
-  if (sizes.size() != 1) {
-    fail("normalized_shape: number of dims is ", sizes.size(), ", expected 1");
-  }
-  return sizes[0];
-}
+static Shape plain(const IntList& sizes) { return Shape(std::span<const int64_t>(sizes)); }
 template <class T> static T plain(T value) { return value; }
 
 /// Makes a layer; without a device its parameters have no memory yet.
@@ -113,22 +101,23 @@ void bind_layers(py::module_& m) {
         });
       });
   const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
-  bind_module_class<RMSNorm>(m, "RMSNorm",
-                             "[..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones")
-      .def(init_of<RMSNorm, LastDim, double>(), "normalized_shape"_a, "eps"_a = 1e-5, device, dtype)
-      .def_property_readonly("normalized_shape",
-                             [](const RMSNorm& n) { return py::make_tuple(size_of_weight(n, 0)); })
+  bind_module_class<RMSNorm>(
+      m, "RMSNorm",
+      "rms_norm along the last dims, of the sizes normalized_shape. Parameter: "
+      "weight, ones")
+      .def(init_of<RMSNorm, IntList, double>(), "normalized_shape"_a, "eps"_a = 1e-5, device, dtype)
+      .def_property_readonly("normalized_shape", &RMSNorm::normalized)
       .def_property_readonly("eps", &RMSNorm::eps);
   bind_module_class<LayerNorm>(m, "LayerNorm",
-                               "[..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; "
-                               "bias, zeros; neither without elementwise_affine")
-      .def(init_of<LayerNorm, LastDim, double, bool, bool>(), "normalized_shape"_a, "eps"_a = 1e-5,
+                               "layer_norm along the last dims, of the sizes normalized_shape. "
+                               "Parameters: weight, ones; bias, zeros; neither without "
+                               "elementwise_affine")
+      .def(init_of<LayerNorm, IntList, double, bool, bool>(), "normalized_shape"_a, "eps"_a = 1e-5,
            "elementwise_affine"_a = true, "bias"_a = true, device, dtype)
-      .def_property_readonly("normalized_shape",
-                             [](const LayerNorm& n) { return py::make_tuple(n.dim()); })
+      .def_property_readonly("normalized_shape", &LayerNorm::normalized)
       .def_property_readonly("eps", &LayerNorm::eps);
   bind_module_class<Dropout>(m, "Dropout", "`dropout` while training, what it gets otherwise")
-      .def(py::init<double>(), "p"_a = 0.5, "ValueError when p is not in [0, 1)")
+      .def(py::init<double>(), "p"_a = 0.5, "ValueError when p is not in [0, 1]")
       .def_property_readonly("p", &Dropout::probability);
   bind_sequential(m);
 }

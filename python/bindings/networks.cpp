@@ -151,6 +151,19 @@ void bind_networks(py::module_& m) {
       with_rule("layer_norm",
                 "(x - mean) / sqrt(variance + eps) * weight [d] + bias [d], along the last dim; "
                 "ones and zeros if None"));
+  def(m, "_torch_layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5)",
+      "(x - mean) / sqrt(variance + eps) * weight + bias along the last dims, whose sizes are "
+      "normalized_shape; without a weight 1, without a bias 0",
+      [](const Tensor& x, const IntList& dims, const MaybeTensor& weight, const MaybeTensor& bias,
+         double eps) {
+        return torch::layer_norm(x, Shape(std::span<const int64_t>(dims)), weight, bias, eps);
+      });
+  def(m, "_torch_rms_norm(input, normalized_shape, weight=None, eps=1e-5)",
+      "x / sqrt(mean of x^2 + eps) * weight along the last dims, whose sizes are "
+      "normalized_shape; without a weight 1",
+      [](const Tensor& x, const IntList& dims, const MaybeTensor& weight, double eps) {
+        return torch::rms_norm(x, Shape(std::span<const int64_t>(dims)), weight, eps);
+      });
   def(m, "rope(x, theta=10000.0, position=0)",
       py::overload_cast<const Tensor&, double, int64_t>(&rope),
       with_rule("rope",
@@ -180,7 +193,7 @@ void bind_networks(py::module_& m) {
       "and more options");
   def(m, "dropout(x, p)", &dropout,
       with_rule("dropout",
-                "x with elements zeroed with probability p in [0, 1) and the others divided by 1 - "
+                "x with elements zeroed with probability p in [0, 1] and the others divided by 1 - "
                 "p; equal for any layout of x"));
 }
 

@@ -195,7 +195,6 @@ static py::object as_method(const py::object& function) {
 
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
-  def(m, "_method(function)", "", &as_method);
   const py::str names(
       "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm ceil "
       "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain fill_ "
@@ -205,9 +204,8 @@ static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor
       "nanmedian nansum narrow norm normal_ pow prod relu round rsqrt scatter_add scatter_reduce "
       "select sigmoid silu sin softmax split sqrt square squeeze subtract sum tanh tensor_split "
       "topk transpose tril triu unbind unflatten unfold uniform_ unsqueeze");
-  for (const py::handle name : names.attr("split")()) {
-    tensor.attr(name) = as_method(m.attr(name));
-  }
+  m.attr("_METHODS") = py::tuple(names.attr("split")());
+  for (const py::handle name : m.attr("_METHODS")) tensor.attr(name) = as_method(m.attr(name));
 }
 
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {

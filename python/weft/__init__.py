@@ -30,7 +30,17 @@ from weft._visualize import visualize
 from weft import linalg, nn, ops, optim, testing, training
 from weft import torch as _torch
 from weft._arguments import missing_in as _missing_in
+from weft._differing import FUNCTIONS as _FUNCTIONS
 
+# Functions that the array API lacks are PyTorch's.
+for _name in (
+    "addcdiv addcmul amax amin atleast_1d atleast_2d atleast_3d bernoulli bucketize cov diagonal "
+    "div fmax fmin fmod gather heaviside igamma igammac inner ldexp lerp log_softmax logaddexp2 "
+    "logcumsumexp logsumexp mul multinomial nanmean nanquantile nansum norm quantile softmax sub "
+    "transpose xlogy"
+).split():
+    globals()[_name] = getattr(_torch, _name)
+globals().update(_FUNCTIONS)
 for _place, _name in {
     _sys.modules[__name__]: "weft",
     linalg: "weft.linalg",

@@ -267,7 +267,7 @@ def missing_in(where):
 
     def __getattr__(name):
         if name.startswith("_"):
-            raise AttributeError(f"module {where!r} has no attribute {name!r}")
+            raise AttributeError(f"{where}: has no attribute {name!r}")
         from weft import _absent
 
         _absent.refuse(where, name)

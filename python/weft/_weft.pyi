@@ -315,11 +315,9 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    def add(self, x2: Tensor | builtins.float) -> Tensor:
+    def add(self, other: Tensor | builtins.float, *, alpha: builtins.float = 1) -> Tensor:
         """
-        x1 + x2; shapes broadcast from the right, dtypes promote
-        
-        Rule: ..., ... -> ...
+        input + alpha * other; as `weft.add`
         """
     def add_scaled_(self, other: Tensor, scale: Tensor, factor: builtins.float = 1.0) -> typing.Any:
         """
@@ -359,9 +357,9 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    def all(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def all(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        Whether all elements over `axis` are not zero: bool; true of none
+        Whether all elements along `dim` are not zero: bool; true of none
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -369,15 +367,15 @@ class Tensor:
         """
         Whether all elements are close; one number, equal on all ranks
         """
-    def amax(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def amax(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        max
+        The largest element along `dim`; NaN where one is
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
-    def amin(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def amin(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        min
+        The smallest element along `dim`; NaN where one is
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -391,9 +389,9 @@ class Tensor:
         
         Rule: ..., ..., ... -> ...
         """
-    def any(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def any(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        Whether any element over `axis` is not zero: bool; false of none
+        Whether any element along `dim` is not zero: bool; false of none
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -453,17 +451,13 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    def argmax(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def argmax(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        The index (int64, of the whole tensor) of the first largest element along `axis`
-        
-        Rule: ... v -> ...
+        The index (int64) of the first largest element, of the flattened tensor or along `dim`
         """
-    def argmin(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def argmin(self, dim: builtins.int | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        The index (int64, of the whole tensor) of the first least element along `axis`
-        
-        Rule: ... v -> ...
+        The index (int64) of the first least element, of the flattened tensor or along `dim`
         """
     def argsort(self, *given, **named):
         """
@@ -809,11 +803,9 @@ class Tensor:
         """
         The quotient; rounding_mode "floor" or "trunc" rounds it.
         """
-    def divide(self, x2: Tensor | builtins.float) -> Tensor:
+    def divide(self, *given, **named):
         """
-        x1 / x2, floating; shapes broadcast, dtypes promote
-        
-        Rule: ..., ... -> ...
+        The quotient; rounding_mode "floor" or "trunc" rounds it.
         """
     def dot(self, tensor: Tensor) -> Tensor:
         """
@@ -821,7 +813,7 @@ class Tensor:
         """
     def dropout(self, p: builtins.float) -> Tensor:
         """
-        x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
+        x with elements zeroed with probability p in [0, 1] and the others divided by 1 - p; equal for any layout of x
         
         Rule: ... -> ...
         """
@@ -981,9 +973,9 @@ class Tensor:
         from_local: a sharded tensor whose parts are `local_tensor`. The ranks exchange their sizes
             unless the whole's `shape` is given.
         """
-    def gather(self, axis: builtins.int, index: Tensor) -> Tensor:
+    def gather(self, *given, **named):
         """
-        Element index[.., i, ..] along `axis` for each element of `index`, whose other dims may be smaller than those of x
+        Element index[.., i, ..] along `dim` for each element of `index`.
         """
     def ge(self, *args, **kwargs):
         """
@@ -1255,9 +1247,9 @@ class Tensor:
         """
         Draws exp of normal values
         """
-    def log_softmax(self, dim: builtins.int = -1) -> Tensor:
+    def log_softmax(self, dim: builtins.int = -1, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The logarithm of softmax(x), along `dim`
+        The logarithm of softmax, as `dtype`
         
         Rule: ... v -> ... v
         """
@@ -1273,9 +1265,9 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def logcumsumexp(self, axis: builtins.int) -> Tensor:
+    def logcumsumexp(self, *given, **named):
         """
-        log(sum(exp)) of all elements up to each along `axis`
+        log(sum(exp)) of all elements up to each; a tensor without dims stays.
         """
     def logical_and(self, x2: Tensor | builtins.float) -> Tensor:
         """
@@ -1305,11 +1297,9 @@ class Tensor:
         """
         log(x / (1 - x)); with `eps`, of x limited to [eps, 1 - eps]
         """
-    def logsumexp(self, axis: typing.Any = None, keepdims: builtins.bool = False) -> Tensor:
+    def logsumexp(self, dim: builtins.int | collections.abc.Sequence[builtins.int] = (), keepdim: builtins.bool = False) -> Tensor:
         """
-        log of the sum of exp along `axis`
-        
-        Rule: ... v -> ...
+        log of the sum of exp along one dim or several, or of all elements
         """
     def lt(self, *args, **kwargs):
         """
@@ -1361,9 +1351,9 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def mean(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def mean(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The mean over `axis` (all dims unless given); of integers in float32
+        The mean along `dim`, of elements as `dtype`
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -1443,9 +1433,9 @@ class Tensor:
         """
         x with NaN, inf and -inf replaced; None means the largest and smallest number
         """
-    def nanmean(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def nanmean(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The mean over `axis` of the elements that are not NaN
+        The mean of the elements along `dim` that are not NaN
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -1457,9 +1447,9 @@ class Tensor:
         """
         weft.nanquantile; q may be a tensor too.
         """
-    def nansum(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def nansum(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The sum over `axis` of the elements that are not NaN
+        The sum of the elements along `dim` that are not NaN
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -1529,11 +1519,9 @@ class Tensor:
         """
         The first `size` rows of nonzero, with rows of fill_value where there are fewer
         """
-    def norm(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False) -> Tensor:
+    def norm(self, *given, **named):
         """
-        sqrt of the sum of squares over `axis`
-        
-        Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
+        The p-norm of all elements, or along dims.
         """
     def normal_(self, mean: builtins.float = 0.0, std: builtins.float = 1.0) -> typing.Any:
         """
@@ -1587,9 +1575,9 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def prod(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    def prod(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The product over `axis` (all dims unless given), of elements as `dtype`; integers and bool multiply in int64, without sign in uint64, unless it is given
+        The product along `dim`, of elements as `dtype`; of integers in int64
         
         Rule: [d0] d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -1677,11 +1665,9 @@ class Tensor:
         """
         Turns the plane of two dims by 90 degrees k times, from the first to the second
         """
-    def round(self) -> Tensor:
+    def round(self, *, decimals: builtins.int = 0) -> Tensor:
         """
-        The nearest integer, halves to the even one; the dtype stays
-        
-        Rule: ... -> ...
+        To the nearest number with so many decimals; halves to even
         """
     def rsqrt(self) -> Tensor:
         """
@@ -1778,9 +1764,9 @@ class Tensor:
         """
         Elements start, start + step, ... before end of `dim` replaced by src.
         """
-    def softmax(self, dim: builtins.int = -1) -> Tensor:
+    def softmax(self, dim: builtins.int = -1, *, dtype: DType | str | None = None) -> Tensor:
         """
-        exp(x) / sum of exp(x) along `dim`
+        exp(x) / sum of exp(x) along `dim`, as `dtype`
         
         Rule: ... v -> ... v
         """
@@ -1808,11 +1794,9 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    def squeeze(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
+    def squeeze(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
         """
-        Without the dims of size 1 that `axis` names, or all of them; a view
-        
-        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        Without the dims of size 1, or without those of `dim` that have it
         """
     def squeeze_copy(self, *given, **named):
         """
@@ -1834,15 +1818,13 @@ class Tensor:
         
         input - alpha * other; as `weft.subtract`
         """
-    def subtract(self, x2: Tensor | builtins.float) -> Tensor:
+    def subtract(self, other: Tensor | builtins.float, *, alpha: builtins.float = 1) -> Tensor:
         """
-        x1 - x2; shapes broadcast, dtypes promote
-        
-        Rule: ..., ... -> ...
+        input - alpha * other; as `weft.subtract`
         """
-    def sum(self, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
+    def sum(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False, *, dtype: DType | str | None = None) -> Tensor:
         """
-        The sum over `axis` (all dims unless given), of elements as `dtype`; integers and bool sum up in int64, without sign in uint64, unless it is given
+        The sum along `dim`, of elements as `dtype`; of integers in int64
         
         Rule: d0 d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -1863,6 +1845,11 @@ class Tensor:
     def swapdims(self, *given, **named):
         """
         Two dims exchanged; a tensor without dims as it is.
+        """
+    @staticmethod
+    def t(input):
+        """
+        A matrix transposed; other tensors of at most one dim as they are.
         """
     def t_copy(self, *given, **named):
         """
@@ -1894,10 +1881,6 @@ class Tensor:
         
         Rule: ... -> ...
         """
-    def tensor_of(self, *given, **named):
-        """
-        The tensor itself, or the one that a Parameter computes with.
-        """
     @typing.overload
     def tensor_split(self, indices_or_sections: builtins.int, dim: builtins.int = 0) -> tuple:
         """
@@ -1918,11 +1901,9 @@ class Tensor:
         """
         The sum of the diagonal of a matrix.
         """
-    def transpose(self, dim0: builtins.int, dim1: builtins.int) -> Tensor:
+    def transpose(self, *given, **named):
         """
-        With two dims exchanged; a view
-        
-        Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
+        Two dims exchanged; a tensor without dims as it is.
         """
     def transpose_copy(self, *given, **named):
         """
@@ -2185,6 +2166,8 @@ class Tensor:
     def __rfloordiv__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
     def __rlshift__(self, arg0: Tensor | builtins.float) -> Tensor:
+        ...
+    def __rmatmul__(self, arg0: Tensor) -> Tensor:
         ...
     def __rmod__(self, arg0: Tensor | builtins.float) -> Tensor:
         ...
@@ -2458,9 +2441,9 @@ class Tensor:
         """
         The same elements in row-major order; one size may be -1
         """
-    def round_(self) -> typing.Any:
+    def round_(self, *given, **named):
         """
-        In place: every element becomes the function of itself
+        The tensor becomes what `round` of it gives.
         """
     def rsqrt_(self) -> typing.Any:
         """
@@ -2505,10 +2488,6 @@ class Tensor:
     def sub_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
         In place, with other * alpha; see the operator
-        """
-    def t(self) -> Tensor:
-        """
-        Dims reversed, for a matrix; a view
         """
     def tanh_(self) -> typing.Any:
         """
@@ -3455,7 +3434,7 @@ class Embedding(Module):
         ...
 class RMSNorm(Module):
     """
-    [..., dim] -> [..., dim]: rms_norm. Parameter: weight, ones
+    rms_norm along the last dims, of the sizes normalized_shape. Parameter: weight, ones
     """
     def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
@@ -3467,11 +3446,11 @@ class RMSNorm(Module):
     def eps(self) -> float:
         ...
     @property
-    def normalized_shape(self) -> tuple[int]:
+    def normalized_shape(self) -> tuple[int, ...]:
         ...
 class LayerNorm(Module):
     """
-    [..., dim] -> [..., dim]: layer_norm. Parameters: weight, ones; bias, zeros; neither without elementwise_affine
+    layer_norm along the last dims, of the sizes normalized_shape. Parameters: weight, ones; bias, zeros; neither without elementwise_affine
     """
     def __init__(self, normalized_shape: int | collections.abc.Sequence[int], eps: float = 1e-05, elementwise_affine: builtins.bool = True, bias: builtins.bool = True, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
@@ -3483,7 +3462,7 @@ class LayerNorm(Module):
     def eps(self) -> float:
         ...
     @property
-    def normalized_shape(self) -> tuple[int]:
+    def normalized_shape(self) -> tuple[int, ...]:
         ...
 class Dropout(Module):
     """
@@ -3491,7 +3470,7 @@ class Dropout(Module):
     """
     def __init__(self, p: float = 0.5) -> None:
         """
-        ValueError when p is not in [0, 1)
+        ValueError when p is not in [0, 1]
         """
     def forward(self, *args) -> typing.Any:
         """
@@ -4386,6 +4365,8 @@ class Graph:
         ...
 def _abort(world: Communicator, why: str) -> None:
     ...
+def _by_dims(arg0: typing.Any, arg1: str) -> typing.Any:
+    ...
 def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
 def _config_numbers(config: TransformerConfig) -> dict[str, int]:
@@ -4408,7 +4389,7 @@ def _have_same_choices(saved: collections.abc.Mapping[str, int], numbers: collec
     ...
 def _is_fully_sharded(module: Module) -> builtins.bool:
     ...
-def _method(function: typing.Any) -> typing.Any:
+def _method(arg0: typing.Any) -> typing.Any:
     ...
 @typing.overload
 def _normal(mean: Tensor | float, std: Tensor) -> Tensor:
@@ -4950,7 +4931,7 @@ def dot(x: Tensor, tensor: Tensor) -> Tensor:
     """
 def dropout(x: Tensor, p: float) -> Tensor:
     """
-    x with elements zeroed with probability p in [0, 1) and the others divided by 1 - p; equal for any layout of x
+    x with elements zeroed with probability p in [0, 1] and the others divided by 1 - p; equal for any layout of x
     
     Rule: ... -> ...
     """
@@ -6291,7 +6272,8 @@ def zeros_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | 
     Zeros with the shape, layout and dtype of x
     """
 IGNORED_TARGET: int = -100
-_WORDS: tuple = (['axis', 'dim', 'axes', 'dims'], ['keepdims', 'keepdim'], ['k', 'diagonal'], ['shift', 'shifts'], ['x', 'x1', 'input'], ['x2', 'other'], ['arrays', 'tensors'], ['stop', 'end'], ['num', 'steps'])
+_METHODS: tuple = ('abs', 'add', 'addcdiv', 'addcmul', 'addmm', 'all', 'allclose', 'amax', 'amin', 'any', 'argmax', 'argmin', 'astype', 'baddbmm', 'ceil', 'chunk', 'clone', 'contiguous', 'copy_', 'cos', 'cummax', 'cummin', 'diag', 'divide', 'dot', 'erf', 'exp', 'exp2', 'explain', 'fill_', 'flatten', 'floor', 'fmod', 'frac', 'gather', 'index_add', 'index_copy', 'index_fill', 'index_reduce', 'index_select', 'isclose', 'isfinite', 'isinf', 'isnan', 'kthvalue', 'lerp', 'log', 'log_softmax', 'logcumsumexp', 'logit', 'logsumexp', 'masked_fill', 'masked_select', 'matmul', 'max', 'mean', 'median', 'min', 'multiply', 'mv', 'nan_to_num', 'nanmean', 'nanmedian', 'nansum', 'narrow', 'norm', 'normal_', 'pow', 'prod', 'relu', 'round', 'rsqrt', 'scatter_add', 'scatter_reduce', 'select', 'sigmoid', 'silu', 'sin', 'softmax', 'split', 'sqrt', 'square', 'squeeze', 'subtract', 'sum', 'tanh', 'tensor_split', 'topk', 'transpose', 'tril', 'triu', 'unbind', 'unflatten', 'unfold', 'uniform_', 'unsqueeze')
+_WORDS: tuple = (['axis', 'dim', 'axes', 'dims'], ['keepdims', 'keepdim'], ['k', 'diagonal'], ['shift', 'shifts'], ['x', 'x1', 'input'], ['x2', 'other'], ['arrays', 'tensors'], ['stop', 'end'], ['num', 'steps'], ['shape', 'size'], ['mesh', 'device_mesh'])
 __version__: str
 bf16: DType
 bfloat16: DType
@@ -6369,6 +6351,14 @@ def _torch_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = 
 def _torch_linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0) -> Tensor:
     """
     cross_entropy of the logits input linear_weight^T + linear_bias, which are never stored: of input [..., d], linear_weight [classes, d] and target [...]
+    """
+def _torch_layer_norm(input: Tensor, normalized_shape: int | collections.abc.Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-05) -> Tensor:
+    """
+    (x - mean) / sqrt(variance + eps) * weight + bias along the last dims, whose sizes are normalized_shape; without a weight 1, without a bias 0
+    """
+def _torch_rms_norm(input: Tensor, normalized_shape: int | collections.abc.Sequence[int], weight: Tensor | None = None, eps: float = 1e-05) -> Tensor:
+    """
+    x / sqrt(mean of x^2 + eps) * weight along the last dims, whose sizes are normalized_shape; without a weight 1
     """
 def _torch_scaled_dot_product_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: builtins.bool = False, *, scale: float | None = None, enable_gqa: builtins.bool = False) -> Tensor:
     """
@@ -6478,9 +6468,9 @@ def _torch_argmin(input: Tensor, dim: int | None = None, keepdim: builtins.bool 
     """
     The index (int64) of the first least element, of the flattened tensor or along `dim`
     """
-def _torch_logsumexp(input: Tensor, dim: int | collections.abc.Sequence[int], keepdim: builtins.bool = False) -> Tensor:
+def _torch_logsumexp(input: Tensor, dim: int | collections.abc.Sequence[int] = (), keepdim: builtins.bool = False) -> Tensor:
     """
-    log of the sum of exp along one dim or several
+    log of the sum of exp along one dim or several, or of all elements
     """
 def _torch_cat(tensors: collections.abc.Sequence[Tensor], dim: int = 0) -> Tensor:
     """

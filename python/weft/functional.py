@@ -2,13 +2,15 @@
 """torch.nn.functional's functions with its arguments: `from weft.nn import functional as F`."""
 
 from weft import _weft
-from weft._arguments import accept_words as _accept_words, described as _described
+from weft._arguments import accept_words as _accept_words
 from weft._weft import gelu as gelu, linear as linear, log_softmax as log_softmax
 from weft._weft import mse_loss as mse_loss, one_hot as one_hot, relu as relu, sigmoid as sigmoid
 from weft._weft import silu as silu, softmax as softmax, tanh as tanh
 
 cross_entropy = _weft._torch_cross_entropy
+layer_norm = _weft._torch_layer_norm
 linear_cross_entropy = _weft._torch_linear_cross_entropy
+rms_norm = _weft._torch_rms_norm
 scaled_dot_product_attention = _weft._torch_scaled_dot_product_attention
 
 
@@ -44,31 +46,6 @@ def embedding_bag(
     if include_last_offset:
         offsets = offsets[:-1]
     return _weft._embedding_bag(weight, input, offsets, mode, per_sample_weights)
-
-
-def _check_last(what, x, normalized_shape):
-    if hasattr(normalized_shape, "__index__"):
-        normalized_shape = (normalized_shape,)
-    given = tuple(normalized_shape)
-    if given != tuple(x.shape[-1:]):
-        given = given if all(isinstance(size, int) for size in given) else _described(given)
-        raise ValueError(
-            f"{what}: normalized_shape is {given}, expected {x.shape[-1:]}, the last dim of "
-            f"{x.shape}"
-        )
-
-
-def layer_norm(input, normalized_shape, weight=None, bias=None, eps=1e-5):
-    """(x - mean) / sqrt(variance + eps) * weight + bias along the last dim; without a weight 1,
-    without a bias 0."""
-    _check_last("layer_norm", input, normalized_shape)
-    return _weft.layer_norm(input, weight, bias, eps)
-
-
-def rms_norm(input, normalized_shape, weight=None, eps=1e-5):
-    """x / sqrt(mean of x^2 + eps) * weight along the last dim; without a weight 1."""
-    _check_last("rms_norm", input, normalized_shape)
-    return _weft.rms_norm(input, weight, eps)
 
 
 _accept_words(globals())

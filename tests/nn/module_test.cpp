@@ -343,7 +343,7 @@ TEST(Module, DropsOutWhileTraining) {
   EXPECT_EQ(zeros_in(), 0);
   model.set_training(true);
   EXPECT_GT(zeros_in(), 0);
-  EXPECT_EQ(error_of([] { Dropout(1); }), "dropout: probability is 1, expected one in [0, 1)");
+  EXPECT_EQ(error_of([] { Dropout(1.5); }), "dropout: probability is 1.5, expected one in [0, 1]");
 }
 
 TEST(Module, ASlotKeepsItsShape) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
+#include "tests/support/scratch.h"
 #include "weft/context.h"
 #include "weft/ops.h"
 #include "weft/torch.h"
@@ -44,6 +45,29 @@ TEST(Composed, TorchsMeaningIsInItsNamespace) {
   EXPECT_EQ(torch::sum(full({}, 2), {0}).item(), 2);
   EXPECT_EQ(torch::sum(vector({1, 2}, i32)).dtype(), i64);
   EXPECT_EQ(torch::sum(vector({1, 2}, i32), {}, false, i32).dtype(), i32);
+}
+
+TEST(Composed, TensorsWithoutDimsDoNotDecideTheDtypeInTorch) {
+  const Tensor x = ones({2}, {.dtype = DType::bf16}), scale = full({}, 2.0, {.dtype = DType::f64});
+  EXPECT_EQ(torch::add(x, scale).dtype(), DType::bf16);
+  EXPECT_EQ(torch::div(scale, x).dtype(), DType::bf16);
+  EXPECT_EQ(add(x, scale).dtype(), DType::f64);
+  Tensor mixed[] = {cast(x, DType::i8), scale, full({}, 3.0, {.dtype = DType::i64})};
+  torch::promote_by_dims(mixed);
+  EXPECT_EQ(mixed[1].dtype(), DType::f64);
+  EXPECT_EQ(mixed[2].dtype(), DType::i8);
+}
+
+TEST(Composed, NormsAreOverSeveralDims) {
+  const Tensor x = reshape(arange(0.0, 24.0, 1.0, {.dtype = DType::f32}), {2, 3, 4}),
+               weight = ones({3, 4});
+  const Tensor flat = reshape(x, {2, 12});
+  EXPECT_EQ(values_of(torch::layer_norm(x, {3, 4}, weight)), values_of(layer_norm(flat)));
+  EXPECT_EQ(values_of(torch::rms_norm(x, {3, 4})), values_of(rms_norm(flat)));
+  EXPECT_EQ(error_of([&] {
+              torch::rms_norm(x, {4, 3});
+            }),
+            "rms_norm: normalized_shape is [4, 3], expected the last dims of [2, 3, 4]");
 }
 
 TEST(Composed, PadsCutAtMostAllElements) {

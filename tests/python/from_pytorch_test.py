@@ -585,7 +585,7 @@ def test_modules_and_meshes_on_a_gpu():
             lambda x: F.scaled_dot_product_attention(x, x, x, x, is_causal=True),
             "is_causal and attn_mask are given, expected one",
         ),
-        (lambda x: F.rms_norm(x, (5, 6), x), "normalized_shape is (5, 6), expected (6,)"),
+        (lambda x: F.rms_norm(x, (6, 5)), "normalized_shape is [6, 5], expected the last dims of"),
         (
             lambda x: F.scaled_dot_product_attention(
                 x.unsqueeze(0), x[:, :3].unsqueeze(0), x.unsqueeze(0), is_causal=True

@@ -46,7 +46,7 @@ SENTENCES = [
     (lambda: weft.softmax(X, 0, 1), TypeError, "softmax: number of arguments by position is 3, ex"),
     (lambda: weft.softmax(X, dmi=1), TypeError, 'softmax: argument "dmi" does not exist; it takes'),
     (lambda: weft.split(X, "a"), TypeError, "split: arguments are (a Tensor, 'a'), expected (x: T"),
-    (lambda: X.sum([], keepdim="x" * 50), TypeError, "sum: keepdims is a str, expected bool"),
+    (lambda: X.sum([], keepdim="x" * 50), TypeError, "sum: keepdim is a str, expected bool"),
     (lambda: weft.sum(X, axis="x"), TypeError, "axis: it is a str, expected a whole number"),
     (lambda: X.permute("a"), TypeError, "permute: it is a str, expected a whole number"),
     (lambda: X.reshape("a"), TypeError, "reshape: shape is 'a', expected tuple"),

@@ -56,7 +56,7 @@ VALUE_ERRORS = {
     "X.permute(0)": "permute: number of dims is 1, expected 2, those of [2, 3]",
     "X.transpose(0, 2)": "transpose: dim is 2, expected one of the 2 dims",
     "X.expand(2, 4)": "expand: the tensor is [2, 3], expected one that broadcasts to",
-    "X.squeeze(0)": "squeeze: size of dim 0 of [2, 3] is 2, expected 1",
+    "weft.squeeze(X, 0)": "squeeze: size of dim 0 of [2, 3] is 2, expected 1",
     "X.unsqueeze(5)": "unsqueeze: dim is 5, expected one of the 3 dims",
     "X.split(0)": "split: the size of a part is 0, expected at least 1",
     "X.split([1, 3], dim=1)": "split: sizes of the parts add up to 4, expected 3, the size of",
@@ -105,9 +105,9 @@ VALUE_ERRORS = {
     "nn.Embedding(3, 2)(weft.asarray([3]))":
         "embedding: id is 3, expected one below 3, the rows of the",
     "nn.Embedding(3, 2)(weft.ones(2))": "embedding: dtype of ids is f32, expected an integer one",
-    "nn.Dropout(1.5)": "dropout: probability is 1.5, expected one in [0, 1)",
+    "nn.Dropout(1.5)": "dropout: probability is 1.5, expected one in [0, 1]",
     "nn.LayerNorm(4)(weft.ones(2, 3))":
-        "layer_norm: factor d is 4 in operand 1 [4], expected 3, as in",
+        "layer_norm: normalized_shape is [4], expected the last dims of [2, 3]",
     "NoForward()(X)": "module: NoForward has no forward, expected a class that",
     "nn.Linear(2, 2).load_state_dict({'weight': weft.ones(2, 2)})":
         'load_state_dict: the dict: it lacks "bias"',
@@ -129,8 +129,8 @@ VALUE_ERRORS = {
     "F.mse_loss(X, weft.ones(3))": "mse_loss: target is [3], expected [2, 3], the shape of input",
     "F.softmax(X, 3)": "softmax: dim is 3, expected one of the 2 dims",
     "F.gelu(X, approximate='fast')": 'gelu: approximate is "fast", expected none or tanh',
-    "F.layer_norm(X, (4,))": "layer_norm: normalized_shape is (4,), expected (3,), the last",
-    "F.dropout(X, 1.0)": "dropout: probability is 1, expected one in [0, 1)",
+    "F.layer_norm(X, (4,))": "layer_norm: normalized_shape is [4], expected the last dims of",
+    "F.dropout(X, 1.5)": "dropout: probability is 1.5, expected one in [0, 1]",
     "F.embedding(X, X)": "embedding: dtype of ids is f32, expected an integer one",
     "F.scaled_dot_product_attention(X, X, X)":
         "scaled_dot_product_attention: query is [2, 3], expected",

@@ -89,12 +89,14 @@ def _array_namespace(self, /, *, api_version=None):
     """The namespace of functions for this tensor: the module weft. ValueError for a version of the
     standard that it does not follow."""
     import weft
+    from weft import _differing
 
     if api_version is not None and api_version not in _VERSIONS:
         raise ValueError(
             f"__array_namespace__: version is {_described(api_version)}, expected one of "
             f"{', '.join(_VERSIONS)}"
         )
+    _differing.waiting.clear()  # who asks for the standard's namespace knows its meaning
     return weft
 
 

@@ -10,7 +10,7 @@ import sys as _sys
 import weft as _package
 from weft import *
 from weft import _weft, linalg, nn, optim
-from weft._arguments import tensor_of
+from weft._arguments import tensor_of as _tensor_of
 from weft._weft import abs as absolute, acos as arccos, acosh as arccosh, asin as arcsin
 from weft._weft import asinh as arcsinh, atan as arctan, atan2 as arctan2, atanh as arctanh
 from weft._weft import bitwise_invert as bitwise_not, broadcast_arrays as broadcast_tensors
@@ -27,15 +27,62 @@ from weft._weft import _torch_nonzero_static as nonzero_static, _torch_roll as r
 from weft._weft import _torch_round as round, _torch_slice as slice, _torch_squeeze as squeeze
 from weft._weft import _torch_subtract as sub, _torch_subtract as subtract, _torch_take as take
 from weft.torch._wrappers import LISTS, add_in_place_methods, add_methods, copying, each
-from weft.torch._wrappers import elements_and_size, method
+from weft.torch._wrappers import elements_and_size
 
 functional = nn.functional
 Size = tuple
 
+# Tensors without dims do not decide the dtype next to tensors of their kind that have dims.
+_rounded_quotient = _weft._by_dims(_weft._rounded_quotient, "div")
+_where = _weft._by_dims(_weft.where, "where")
+_promoting = {}
+for _name in (
+    "add addcdiv addcmul arctan2 atan2 bitwise_and bitwise_left_shift bitwise_or "
+    "bitwise_right_shift bitwise_xor clamp clip copysign eq floor_divide fmax fmin fmod ge greater "
+    "greater_equal gt heaviside hypot igamma igammac inner ldexp le lerp less less_equal "
+    "logaddexp logaddexp2 lt max maximum min minimum mul multiply ne nextafter not_equal pow "
+    "remainder sub subtract true_divide xlogy"
+).split():
+    _plain = globals()[_name]
+    if id(_plain) not in _promoting:
+        _promoting[id(_plain)] = _plain, _weft._by_dims(_plain, _name)
+    globals()[_name] = _promoting[id(_plain)][1]
+
+
+def result_type(tensor1, tensor2):
+    """The dtype of a result of both, tensors or numbers: dims decide before none, none before
+    numbers, unless the others are of a higher kind (bool, integers, floating)."""
+    given = [x if type(x) in _OF_NUMBERS else _tensor_of(x) for x in (tensor1, tensor2)]
+    decided = None
+    for level in (
+        [x.dtype for x in given if isinstance(x, Tensor) and x.ndim],
+        [x.dtype for x in given if isinstance(x, Tensor) and not x.ndim],
+        [_OF_NUMBERS[type(x)] for x in given if not isinstance(x, Tensor)],
+    ):
+        for dtype in level[:1]:
+            own = promote_types(dtype, level[-1])
+            if decided is None or _kind(own) > _kind(decided):
+                decided = own if decided is None else promote_types(decided, own)
+    return decided
+
+
+def can_cast(from_, to):
+    """Whether an operator in place may store that dtype as another: not floating as integers, nor
+    either as bool."""
+    return _kind(from_) <= _kind(to)
+
+
+promote_types = _weft.promote
+_OF_NUMBERS = {type(True): _weft.bool, type(1): _weft.int64, type(1.0): _weft.float32}
+
+
+def _kind(dtype):
+    return 2 if dtype.is_floating_point else dtype is not _weft.bool
+
 
 def reshape(input, *shape):
     """The same elements in row-major order in another shape."""
-    return tensor_of(input).reshape(*shape)
+    return _tensor_of(input).reshape(*shape)
 
 
 def ravel(input):
@@ -50,7 +97,7 @@ def trace(input):
 
 def expand_as(input, other):
     """Expanded to the shape of the other."""
-    return tensor_of(input).expand(*other.shape)
+    return _tensor_of(input).expand(*other.shape)
 
 
 def meshgrid(*tensors, indexing="ij"):
@@ -69,8 +116,8 @@ repeat = tile
 def div(input, other, *, rounding_mode=None):
     """The quotient; rounding_mode "floor" or "trunc" rounds it."""
     if rounding_mode is None:
-        return _weft.divide(input, other)
-    return _weft._rounded_quotient(input, other, rounding_mode)
+        return true_divide(input, other)
+    return _rounded_quotient(input, other, rounding_mode)
 
 
 divide = div
@@ -78,19 +125,19 @@ divide = div
 
 def clamp_min(input, min):
     """Elements below `min` become min."""
-    return _weft.clip(input, min)
+    return clamp(input, min)
 
 
 def clamp_max(input, max):
     """Elements above `max` become max."""
-    return _weft.clip(input, None, max)
+    return clamp(input, None, max)
 
 
 def where(condition, input=None, other=None):
     """input where the condition holds, other elsewhere; the indices where it holds."""
     if input is None:
         return _weft.nonzero(condition)
-    return _weft.where(condition, input, other)
+    return _where(condition, input, other)
 
 
 def take_along_dim(input, indices, dim=None):
@@ -172,25 +219,27 @@ def is_tensor(value):
 
 def transpose(input, dim0, dim1):
     """Two dims exchanged; a tensor without dims as it is."""
-    return input if tensor_of(input).ndim == 0 else _weft.transpose(input, dim0, dim1)
+    return input if _tensor_of(input).ndim == 0 else _weft.transpose(input, dim0, dim1)
 
 
 swapaxes = swapdims = transpose
 transpose_copy = copying(transpose)
 
 
+_matrix_t = _weft.Tensor.t
+
+
 def t(input):
     """A matrix transposed; other tensors of at most one dim as they are."""
-    return input if tensor_of(input).ndim < 2 else tensor_of(input).t()
+    return input if _tensor_of(input).ndim < 2 else _matrix_t(_tensor_of(input))
 
 
 t_copy = copying(t)
 
 
 add_methods(globals())
+_weft.Tensor.t = t
 add_in_place_methods(globals())
-# The compiled methods have no indices.
-_weft.Tensor.max, _weft.Tensor.min = method(max), method(min)
 for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
     _sys.modules[f"{__name__}.{_name}"] = _operator.attrgetter(_name)(_package)
 

@@ -59,28 +59,34 @@ def _takes_tensor_first(function):
 
 
 def method(function):
-    """The function as a method, which takes NumPy's words too; compiled functions do so already,
-    but do not bind by themselves."""
+    """The function as a method, which takes NumPy's words too; compiled functions do so already."""
     is_written = isinstance(function, types.FunctionType)
     return accepting(function) if is_written else _weft._method(function)
 
 
 def add_methods(namespace):
-    """Functions of a tensor become methods of it where the engine's Tensor lacks them, with the
-    meaning that they have in `namespace`."""
+    """Functions of a tensor become methods of it, with the meaning that they have in `namespace`,
+    where the engine's Tensor lacks them or has a function of `weft`."""
+    made = {}
     for name, function in list(namespace.items()):
-        if name.startswith("_") or name.endswith("_like") or hasattr(_weft.Tensor, name):
+        is_own = hasattr(_weft.Tensor, name) and name not in _weft._METHODS
+        if name.startswith("_") or name.endswith("_like") or is_own:
+            continue
+        if function is getattr(_weft, name, None) and name in _weft._METHODS:
             continue
         if isinstance(function, type) or not callable(function) or inspect.ismodule(function):
             continue
         if _takes_tensor_first(function):
-            setattr(_weft.Tensor, name, method(function))
+            bound = made[id(function)] = made.get(id(function)) or method(function)
+            setattr(_weft.Tensor, name, bound)
+            if isinstance(function, types.FunctionType):
+                namespace[name] = bound
 
 
 # Functions of which methods that change their tensor are made.
 _IN_PLACE = (
     "addmm cumprod cumsum index_add index_copy index_fill index_put index_reduce masked_fill "
-    "masked_scatter scatter scatter_add scatter_reduce tril triu"
+    "masked_scatter round scatter scatter_add scatter_reduce tril triu"
 ).split()
 
 
