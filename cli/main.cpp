@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/threads.h"
 
 namespace weft::cli {
 
@@ -126,6 +127,7 @@ static void raise_open_files() {
 }  // namespace weft::cli
 
 int main(int argc, char** argv) {
+  weft::let_threads_sleep(argv);
   weft::open_standard_descriptors();
   weft::set_warning_handler([](const std::string& sentence) {
     std::cerr << weft::concat("weft: ", weft::escaped(sentence), '\n');

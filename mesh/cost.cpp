@@ -250,4 +250,12 @@ Link link_along(const DeviceMesh& mesh) {
           grid.costs(kind).seconds_per_copied_byte};
 }
 
+CostModel agreed_costs(const Communicator& ranks) {
+  CostModel costs = cost_model_of(ranks);
+  const int64_t count = sizeof(CostModel) / sizeof(double);
+  Piece piece{.send = &costs, .recv = &costs, .dtype = f64, .counts = {&count, 1}};
+  ranks.broadcast({&piece, 1}, 0).wait();
+  return costs;
+}
+
 }  // namespace weft

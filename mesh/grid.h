@@ -30,9 +30,13 @@ struct CostModel {
 };
 
 class MeshGrid;
+class RankThread;
 
 /// Returns the assumed costs of the links of a communicator.
 CostModel cost_model_of(const Communicator& ranks);
+/// Returns rank 0's costs on all ranks: ranks with different costs would make different plans.
+/// Collective.
+CostModel agreed_costs(const Communicator& ranks);
 /// Returns the assumed costs of GPUs that exchange their memory by NCCL.
 CostModel nccl_cost_model();
 
@@ -66,6 +70,8 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs);
 
   const Communicator& ranks() const { return ranks_; }
+  /// The thread that may use the mesh and its tables.
+  RankThread& thread() const { return *thread_; }
   int ndim() const { return static_cast<int>(axes_.size()); }
   const std::vector<MeshAxis>& axes() const { return axes_; }
   std::span<const int> sizes() const { return {sizes_.data(), axes_.size()}; }
@@ -132,6 +138,7 @@ class MeshGrid : public std::enable_shared_from_this<MeshGrid>, NotCopied {
   Sharding intern_sized(const Pattern& pattern);
 
   Communicator ranks_;
+  RankThread* thread_;
   std::vector<MeshAxis> axes_;
   std::array<int, kMaxAxes> sizes_{};
   /// 0 beyond the last axis.

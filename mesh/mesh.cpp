@@ -219,22 +219,27 @@ static std::shared_ptr<MeshGrid> known_grid(const Communicator& ranks,
   return nullptr;
 }
 
-/// Returns rank 0's costs on all ranks: ranks with different costs would make different plans.
-static CostModel agreed_costs(const Communicator& ranks) {
-  CostModel costs = cost_model_of(ranks);
-  const int64_t count = sizeof(CostModel) / sizeof(double);
-  Piece piece{.send = &costs, .recv = &costs, .dtype = f64, .counts = {&count, 1}};
-  ranks.broadcast({&piece, 1}, 0).wait();
-  return costs;
+/// Returns whether some rank lacks the grid. Collective.
+static bool is_missing_on_some(const Communicator& ranks, const std::shared_ptr<MeshGrid>& grid) {
+  try {
+    return ranks.all_reduce_number(grid != nullptr, ReduceOp::min) == 0;
+  } catch (const CommError& error) {
+    const std::string text = error.what();
+    if (text.find(" did not call it") == text.npos) throw;
+    const std::string cure = " make the mesh, and world.split groups those that work together";
+    throw CommError(concat("mesh: ", text, "; all ranks of ", in_quotes(ranks.name()), cure),
+                    error.rank(), error.operation(), error.sequence());
+  }
 }
 
 std::shared_ptr<MeshBody> mesh_body_for(const Communicator& ranks, std::vector<MeshAxis> axes) {
+  const RankThread::Call call(*ranks.transport()->rank_thread(), "mesh");
   RankMeshes& meshes = RankMeshes::current();
   meshes.adopted.clear();
   meshes.end->reap();
   std::shared_ptr<MeshGrid> grid = known_grid(ranks, axes);
   // Unless all ranks have the grid, all make a new one: its construction is collective.
-  if (ranks.all_reduce_number(grid != nullptr, ReduceOp::min) == 0) {
+  if (is_missing_on_some(ranks, grid)) {
     grid = std::make_shared<MeshGrid>(ranks, std::move(axes), agreed_costs(ranks));
     meshes.grids.insert(meshes.grids.begin(), grid);
   }
@@ -248,6 +253,7 @@ namespace views = ranges::views;
 
 MeshGrid::MeshGrid(Communicator ranks, std::vector<MeshAxis> axes, const CostModel& costs)
     : ranks_(std::move(ranks)), axes_(std::move(axes)), rank_(ranks_.rank()), costs_(costs) {
+  thread_ = ranks_.transport()->rank_thread().get();
   int stride = 1;
   hash_ = mixed(0, axes_.size());
   for (size_t axis = axes_.size(); axis-- > 0;) {
@@ -370,6 +376,7 @@ Sharding MeshGrid::intern_sized(const Pattern& pattern) {
 }
 
 Sharding MeshGrid::intern(const Pattern& pattern) {
+  const RankThread::Call call(thread(), "sharding");
   if (pattern.has_sizes()) {
     const Pattern kept = normalised(pattern, sizes());
     return kept.has_sizes() ? intern_sized(kept) : intern(kept);

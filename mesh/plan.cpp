@@ -114,6 +114,7 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
 
 Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to, const PlanOptions& options) {
   if (!to->sharding) return make_plan(from, to, options);
+  const RankThread::Call call(to->grid->thread(), "redistribute");
   Cache<Plan>& plans = body_of(to->sharding).plans;
   const uint64_t salt = static_cast<uint64_t>(options.device) << 2 |
                         static_cast<uint64_t>(options.two_step) << 1 |

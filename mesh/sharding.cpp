@@ -5,6 +5,7 @@
 
 #include "mesh/mesh_body.h"
 #include "mesh/plan.h"
+#include "src/comm/rank_thread.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
@@ -184,6 +185,7 @@ static void check_size(const Shape& shape, DType dtype) {
 }
 
 Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype) {
+  const RankThread::Call call(sharding ? &sharding.body()->grid->thread() : nullptr, "layout");
   uint64_t hash = sharding ? sharding.body()->hash : 0;
   hash = mixed(hash, static_cast<uint64_t>(shape.ndim()) << 8 | static_cast<uint64_t>(dtype));
   for (int64_t size : shape) hash = mixed(hash, static_cast<uint64_t>(size));

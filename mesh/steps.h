@@ -144,6 +144,7 @@ template <class F> void exchange(const Communicator& group, const Exchange& call
     }
     F& by_;
   } reader(read);
+  const GroupCall scope(*group.transport(), CollectiveKind::exchange);
   group.transport()->exchange(call, reader);
 }
 

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "nn/visit_modules.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -109,7 +110,12 @@ std::vector<NamedParameter> Module::named_parameters() const {
 
 std::vector<ParameterPtr> Module::parameters() const {
   std::vector<ParameterPtr> parameters;
-  for (auto& named : named_parameters()) parameters.push_back(std::move(named.parameter));
+  std::unordered_set<const Parameter*> seen;
+  visit_modules(*this, [&](const Module& module) {
+    for (const auto& [name, parameter] : module.own_parameters()) {
+      if (seen.insert(parameter.get()).second) parameters.push_back(parameter);
+    }
+  });
   return parameters;
 }
 
@@ -155,7 +161,7 @@ Module& Module::module(const std::string& path) {
 }
 
 void Module::set_training(bool training) {
-  for (const auto& [path, module] : named_modules()) module->training_ = training;
+  visit_modules(*this, [&](Module& module) { module.training_ = training; });
 }
 
 /// Throws unless the name is new and can be part of a dotted path.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "nn/visit_modules.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
@@ -102,7 +103,8 @@ void Module::allocate_beside(const Tensors& inputs) {
     return !p->is_materialized() || !p->value().storage()->is_bound();
   };
   if (std::any_of(all.begin(), all.end(), lacks_memory)) materialize(device);
-  allocated_ = true;
+  // Nested modules would otherwise each look at all parameters below them.
+  visit_modules(*this, [](Module& module) { module.allocated_ = true; });
 }
 
 void Module::to(DType dtype) {

@@ -280,6 +280,14 @@ static void check_numbers(const char* what, std::initializer_list<double> number
   }
 }
 
+/// Throws unless 64 bits hold the number of elements.
+static void check_length(const Number& start, const Number& stop, const Number& step,
+                         double count) {
+  if (count < 0x1p63) return;
+  fail("arange: number of elements from ", start.value, " to ", stop.value, " by ", step.value,
+       " is ", count, ", expected below 2^63");
+}
+
 __extension__ typedef __int128 Wide;
 
 /// An integer of 64 bits, with or without sign.
@@ -292,6 +300,7 @@ static Tensor integers(const Number& start, const Number& stop, const Number& st
                        const TensorOptions& options) {
   const Wide first = as_wide(start), gap = as_wide(stop) - first, by = as_wide(step);
   const Wide count = (gap < 0) == (by < 0) ? gap / by + (gap % by != 0) : 0;
+  check_length(start, stop, step, static_cast<double>(count));
   if (count > 0 && options.dtype != DType::boolean) {
     const Wide last = first + (count - 1) * by;
     check_in_range("arange", options.dtype, start);
@@ -318,6 +327,7 @@ Tensor arange(const Number& start, const Number& stop, const Number& step,
   if (step.value == 0) fail("arange: step is 0, expected another number");
   if (is_floating(options.dtype)) {
     const double count = std::ceil((stop.value - start.value) / step.value);
+    check_length(start, stop, step, count);
     return sequence<double>(count > 0 ? static_cast<int64_t>(count) : 0, options, [&](int64_t i) {
       return start.value + static_cast<double>(i) * step.value;
     });

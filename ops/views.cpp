@@ -129,9 +129,12 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
     if (size < 0)
       fail("reshape: shape is ", shape, ", expected sizes of at least 0; they are never inferred");
   }
-  if (shape.product() != a.numel()) {
-    fail("reshape: number of elements of ", shape, " is ", shape.product(), ", expected ",
-         a.numel(), ", that of ", a.shape());
+  double elements = 1;  // the product may overflow
+  for (int64_t size : shape) elements *= static_cast<double>(size);
+  if (shape.product() != a.numel() || elements >= 0x1p63) {
+    fail("reshape: number of elements of ", shape, " is ",
+         elements < 0x1p63 ? concat(shape.product()) : concat(elements), ", expected ", a.numel(),
+         ", that of ", a.shape());
   }
   if (shape == a.shape()) return a;
   return reshape_op({a}, {.structure = shape});

@@ -44,6 +44,7 @@
 #include "weft/stream.h"
 #include "weft/tensor.h"
 #include "weft/tensor_parallel.h"
+#include "weft/threads.h"
 #include "weft/tier.h"
 #include "weft/tokenizer.h"
 #include "weft/torch.h"

@@ -308,6 +308,7 @@ static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
 
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
+  const RankThread::Call call(thread_of(operands), op->spec.name);
   Engine& engine = Engine::current();
   TracedCall traced(engine.trace, *op, operands);
   Ref<Route> route = route_for(engine, *op, operands, attributes);
@@ -355,6 +356,7 @@ static void fill_places(const Results& results, std::span<Place> places) {
 
 Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                       const Attributes& attributes, std::span<Place> places) {
+  const RankThread::Call call(thread_of(operands), op->spec.name);
   NoGrad no_grad;
   Engine& engine = Engine::current();
   TracedCall traced(engine.trace, *op, operands);

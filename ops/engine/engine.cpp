@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/engine/backward_run.h"
+#include "src/comm/rank_thread.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -36,6 +37,7 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
 }
 
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
+  const RankThread::Call call(plan->to->grid ? &plan->to->grid->thread() : nullptr, what);
   Engine::current().planned(what, *plan);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mesh/mesh_body.h"
+#include "src/comm/rank_thread.h"
 #include "weft/extend/op.h"
 #include "weft/storage.h"
 
@@ -159,6 +160,8 @@ inline constexpr size_t kRouteCapacity = 4096;
 
 /// Returns the table of the operands' mesh, or the calling rank's table without a mesh.
 RouteTable& routes_for(std::span<const Tensor> operands);
+/// Returns the owner of the tables of the operands' mesh; null without a mesh.
+RankThread* thread_of(std::span<const Tensor> operands);
 
 // Rows that move by index, and operands of which slices are fetched.
 

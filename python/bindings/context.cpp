@@ -6,6 +6,7 @@
 #include "weft/error.h"
 #include "weft/graph.h"
 #include "weft/storage.h"
+#include "weft/threads.h"
 #include "weft/trace.h"
 
 namespace weft::python {
@@ -46,8 +47,9 @@ void bind_context(py::module_& m) {
       [](std::pair<uint64_t, uint64_t> state) {
         Context::current().random = {state.first, state.second};
       });
-  def(m, "get_num_threads()", "Threads that this rank's kernels may use", Held(),
-      [] { return Context::current().threads; });
+  def(m, "get_num_threads()", "Threads that this rank's kernels may use", Held(), get_num_threads);
+  def(m, "set_num_threads(threads)", "Sets how many threads this rank's kernels use, 1 to 1024",
+      Held(), set_num_threads);
 }
 
 static py::dict as_dict(const MemoryUse& use) {

@@ -18,7 +18,7 @@ Under `weft run -n 4 -- python script.py`, mpirun or torchrun each process is a 
 
 import sys as _sys
 
-from weft import _weft
+from weft import _load, _weft
 from weft._weft import *
 from weft._array_api import *
 from weft._array_api import __array_api_version__, __array_namespace_info__

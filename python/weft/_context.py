@@ -5,7 +5,7 @@ import contextlib
 import sys
 import threading
 
-from weft import _weft
+from weft import _load, _weft
 
 
 class _GradMode(contextlib.ContextDecorator, threading.local):
@@ -109,6 +109,8 @@ def connect(*, deadline=600.0, threads_per_rank=0, seed=0):
     torchrun or srun; of one rank if the process runs alone. The calling thread becomes the rank;
     further calls return the same communicator. RuntimeError names ranks that did not arrive within
     `deadline` seconds, and a rank of another build."""
+    if threads_per_rank == 0 and _weft.launched_ranks() == 1:
+        threads_per_rank = _load.fewer_threads
     world = _weft._connect(deadline, threads_per_rank, seed)
     _tell_failures(world)
     return world

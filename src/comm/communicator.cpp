@@ -26,21 +26,32 @@ static void drop(Work::State& state) noexcept {
   around([](void* work) { static_cast<Work::State*>(work)->drop(); }, &state);
 }
 
+/// Ends a call on its thread. On another thread the call is left to its own one, which uses it.
+static void end(std::unique_ptr<Work::State>& state) noexcept {
+  if (!state) return;
+  if (!state->is_of_this_thread()) return static_cast<void>(state.release());
+  drop(*state);
+}
+
 Work& Work::operator=(Work&& other) noexcept {
-  if (state_ && state_ != other.state_) drop(*state_);
+  if (state_ != other.state_) end(state_);
   state_ = std::move(other.state_);
   return *this;
 }
 
-Work::~Work() {
-  if (state_) drop(*state_);
-}
+Work::~Work() { end(state_); }
 
 void Work::wait() {
-  if (state_) state_->wait();
+  if (!state_) return;
+  const RankThread::Call call(state_->rank_thread(), "wait");
+  state_->wait();
 }
 
-bool Work::test() { return !state_ || state_->test(); }
+bool Work::test() {
+  if (!state_) return true;
+  const RankThread::Call call(state_->rank_thread(), "test");
+  return state_->test();
+}
 
 static Transport& transport_of(const std::shared_ptr<Transport>& transport) {
   if (!transport) fail("communicator: this rank is not in the group, expected a rank of it");
@@ -140,7 +151,9 @@ static bool needs_others(const Transport& transport, const Collective& call) {
 
 static Work started(const std::shared_ptr<Transport>& group, const Collective& call) {
   Transport& transport = transport_of(group);
-  return needs_others(transport, call) ? transport.start(call) : Work();
+  const GroupCall scope(transport, call.kind);
+  if (!needs_others(transport, call)) return {};
+  return Work::State::started(transport.start(call), transport.rank_thread());
 }
 
 /// Makes a call with one piece, numbers of the host.
@@ -149,6 +162,7 @@ static void run(const std::shared_ptr<Transport>& group, Collective call, const 
   const Piece piece{.send = send, .recv = recv, .dtype = DType::i64, .counts = counts};
   call.pieces = {&piece, 1};
   Transport& transport = transport_of(group);
+  const GroupCall scope(transport, call.kind);
   if (needs_others(transport, call)) transport.run(call);
 }
 
@@ -178,6 +192,7 @@ void Communicator::abort(const std::string& reason) const {
 
 void Communicator::barrier() const {
   Transport& transport = transport_of(transport_);
+  const GroupCall scope(transport, CollectiveKind::barrier);
   if (transport.size() > 1) transport.run({.kind = CollectiveKind::barrier});
 }
 
@@ -185,7 +200,19 @@ Work Communicator::broadcast(std::span<const Piece> pieces, int root) const {
   return started(transport_, {.kind = CollectiveKind::broadcast, .root = root, .pieces = pieces});
 }
 
+/// A call that consists of several collectives.
+static RankThread::Call several(const Communicator& group, const char* what) {
+  return {*transport_of(group.transport()).rank_thread(), what};
+}
+
+/// Returns a group that `made` is an end of, used by the same thread as `parent`.
+static Communicator within(const Transport& parent, std::shared_ptr<Transport> made) {
+  if (made) made->share_thread_of(parent);
+  return Communicator(std::move(made));
+}
+
 std::string Communicator::broadcast(std::string text, int root) const {
+  const RankThread::Call scope = several(*this, "broadcast");
   const auto tell = [&](void* data, int64_t count, DType dtype) {
     const Piece piece{.send = data, .recv = data, .dtype = dtype, .counts = {&count, 1}};
     broadcast({&piece, 1}, root).wait();
@@ -267,7 +294,8 @@ Work Communicator::recv(void* data, int64_t count, DType dtype, int from, int ta
 }
 
 Communicator Communicator::split(int color, int key, std::string name) const {
-  return Communicator(transport_of(transport_).split(color, key, std::move(name)));
+  const RankThread::Call scope = several(*this, "split");
+  return within(*transport_, transport_->split(color, key, std::move(name)));
 }
 
 /// Throws std::invalid_argument unless `ranks` are distinct ranks of `parent` and include this one.
@@ -289,11 +317,13 @@ static void check_subgroup(const Transport& parent, std::span<const int> ranks) 
 
 Communicator Communicator::subgroup(std::span<const int> ranks, std::string name) const {
   Transport& transport = transport_of(transport_);
+  const RankThread::Call scope = several(*this, "subgroup");
   check_subgroup(transport, ranks);
-  return Communicator(transport.subgroup(ranks, std::move(name)));
+  return within(transport, transport.subgroup(ranks, std::move(name)));
 }
 
 void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
+  const RankThread::Call scope = several(ranks, "fail_on_all_ranks");
   const int64_t first =
       ranks.all_reduce_number(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
@@ -313,6 +343,7 @@ static std::string found_or_thrown(const std::function<std::string()>& find) {
 }
 
 std::string told_by_first(const Communicator& world, const std::function<std::string()>& find) {
+  const RankThread::Call scope = several(world, "told_by_first");
   // Also what it throws: the others would take its next collective for the answer.
   const std::string told = world.broadcast(world.rank() == 0 ? found_or_thrown(find) : "", 0);
   const std::string text = told.substr(1);

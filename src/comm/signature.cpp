@@ -133,6 +133,16 @@ std::string unequal_in_words(const std::string& first_rank, const Signature& fir
                              const char* difference) {
   const std::string one = in_words(first), two = in_words(other);
   const std::string claim = claim_in_words(first.claim), claim_two = claim_in_words(other.claim);
+  const auto is_moved = [](const Signature& of) {
+    return of.claim.words.data() == GroupCall::kMovedWords;
+  };
+  if (one == two && is_moved(first) != is_moved(other)) {
+    const auto thread = [&](const Signature& of) {
+      return is_moved(of) ? " on another thread" : " on its own thread";
+    };
+    return concat(first_rank, " called ", one, thread(first), " but ", other_rank, " called it",
+                  thread(other), ", expected calls on the same thread of all ranks");
+  }
   if (one != two || claim == claim_two) {
     const bool has_subject = first.subject[0] || other.subject[0];
     return concat(first_rank, " called ", one, " but ", other_rank, " called ", two,

@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "src/base/numeric.h"
+#include "src/comm/exchange.h"
+#include "src/comm/rank_thread.h"
 #include "weft/block.h"
 #include "weft/communicator.h"
 
@@ -48,6 +50,18 @@ class Work::State {
   virtual bool test() = 0;
   /// Ends the call without throwing: waits, or gives up the collective during stack unwinding.
   virtual void drop() noexcept = 0;
+
+  /// Returns `work`, a call of the calling thread.
+  static Work started(Work work, const std::shared_ptr<RankThread>& rank) {
+    if (work.state_) work.state_->started_.emplace(rank);
+    return work;
+  }
+  /// Null for a call within another one.
+  RankThread* rank_thread() const { return started_ ? &started_->rank() : nullptr; }
+  bool is_of_this_thread() const { return !started_ || started_->is_of_this_thread(); }
+
+ private:
+  std::optional<RankThread::Started> started_;
 };
 
 enum class CollectiveKind : uint8_t {
@@ -91,38 +105,6 @@ struct Collective {
   size_t half_bytes = 0;
 };
 
-/// Implements what a rank of an exchange does once all ranks have published their blocks.
-class ExchangeReader {
- public:
-  virtual ~ExchangeReader() = default;
-  /// The number of rounds, each of which runs all phases; called once, before the first.
-  virtual int rounds(std::span<const void* const>) { return 1; }
-  /// Reads what the ranks have published for this phase and returns the bytes that came from other
-  /// ranks. `shown[r]` points to the first of rank r's `Exchange::blocks`. Called once a phase, in
-  /// order; phase p begins when all ranks have ended phase p - 1. A null pointer stands for a rank
-  /// that does not exist (a fake world): its bytes are counted, not read. May throw, which aborts
-  /// the world; must not communicate.
-  virtual int64_t read(int phase, std::span<const void* const> shown) = 0;
-};
-
-/// The most phases of an exchange.
-inline constexpr int kMaxPhases = 6;
-
-/// One rank's part in an exchange.
-struct Exchange {
-  /// The published blocks, one a phase; the block of phase p holds its elements once this rank has
-  /// ended phase p - 1. Valid until the exchange has ended.
-  std::span<const MemoryBlock> blocks = {};
-  /// A hash that must be equal on all ranks; otherwise the exchange fails on all of them.
-  uint64_t content = 0;
-  /// A description of the call for errors ("redistribute(f32, [8, 4], S(0) -> R)"), of which the
-  /// first 80 characters are kept.
-  std::string_view words = {};
-
-  /// 1 to kMaxPhases.
-  int phases() const { return static_cast<int>(blocks.size()); }
-};
-
 /// Values that a rank says are equal on all ranks. They are compared with the next collective: a
 /// claim itself sends nothing.
 struct Claim {
@@ -148,6 +130,9 @@ class Transport : public std::enable_shared_from_this<Transport> {
     return members_->hosts.empty() ? 0 : members_->hosts[static_cast<size_t>(rank)];
   }
   virtual const CommunicatorTraffic& traffic() const { return traffic_; }
+  /// Shared by all groups of the rank.
+  const std::shared_ptr<RankThread>& rank_thread() const { return rank_thread_; }
+  void share_thread_of(const Transport& parent) { rank_thread_ = parent.rank_thread_; }
   /// The counters to which this end's calls add.
   CommunicatorTraffic& counters() { return traffic_; }
 
@@ -189,9 +174,24 @@ class Transport : public std::enable_shared_from_this<Transport> {
   std::optional<Claim> claim_;
 
  private:
+  std::shared_ptr<RankThread> rank_thread_ = std::make_shared<RankThread>();
   /// The number of times that this rank made each subgroup.
   std::map<std::vector<int>, uint64_t> subgroups_;
   std::map<uint64_t, uint64_t> kinds_;
+};
+
+/// A collective of a group on the calling thread. The ranks compare whether each makes it on its
+/// own thread.
+class GroupCall : public RankThread::Call {
+ public:
+  GroupCall(Transport& group, CollectiveKind kind) : Call(*group.rank_thread(), name_of(kind)) {
+    if (group.rank_thread()->is_moved() && !is_message(kind) && group.size() > 1) {
+      group.claim(kMovedClaim, kMovedWords);
+    }
+  }
+
+  static constexpr uint64_t kMovedClaim = 0x6d6f766564;
+  static constexpr std::string_view kMovedWords = "it on another thread";
 };
 
 /// Throws std::invalid_argument: the ranks of the group are processes, and this build lacks NCCL.

@@ -19,6 +19,10 @@ namespace weft {
 class MemoryGroup;
 struct Members;
 
+/// The cure where processes of a job do not connect.
+inline constexpr const char* kAllConnect =
+    "; all processes of the job call connect, and world.split groups those that work together";
+
 /// The number of cores that this process may use.
 int available_cores();
 

@@ -69,12 +69,18 @@ struct Launched {
   std::string job = {};
 };
 
+static constexpr int kMostRanks = 1 << 20;
+
 /// Reads the variables of these names; `local_size` may be null.
 static Launched read(const char* by, const char* rank, const char* size, const char* local_rank,
                      const char* local_size) {
   const Launched launched{by, number_in_variable(rank), number_in_variable(size),
                           number_in_variable(local_rank),
                           local_size ? number_in_variable(local_size) : 0};
+  // Memory is taken for each rank before the others are found.
+  if (launched.size > kMostRanks) {
+    fail("connect: ", size, " is ", launched.size, ", expected at most ", kMostRanks);
+  }
   const bool fits = launched.rank < launched.size && launched.local_rank <= launched.rank &&
                     launched.local_size <= launched.size;
   if (!fits) {
@@ -341,6 +347,7 @@ Communicator connect(const RunOptions& options) {
   check_options("connect", options);
   open_standard_descriptors();
   connection = new_connection(options).release();
+  static_cast<void>(RankThread::Call(*connection->world.transport()->rank_thread(), "connect"));
   become_rank(Context::current(), threads_here(options), options);
   Context::current().flight = new_flight_record(connection->world.rank(), connection->world.size());
   terminate_before = std::set_terminate(end_by_exception);

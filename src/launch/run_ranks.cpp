@@ -13,11 +13,10 @@
 #include "weft/communicator.h"
 #include "weft/extend/end_on_thread.h"
 #include "weft/extend/file.h"
+#include "weft/threads.h"
 
 namespace weft {
 
-/// Threads that the system does not give end the process from within OpenMP.
-static constexpr int kMostThreads = 1024;
 /// Keeps now + deadline representable.
 static constexpr std::chrono::milliseconds kLongestDeadline = std::chrono::hours(24 * 3653);
 
@@ -64,6 +63,7 @@ static void run_rank(ThreadsWorld& world, std::shared_ptr<Transport> transport, 
     try {
       become_rank(context, threads, options);
       context.flight = new_flight_record(rank, world.ranks());
+      static_cast<void>(RankThread::Call(*transport->rank_thread(), "run_ranks"));
       body(Communicator(std::move(transport)));
       end_departed();
     } catch (...) {

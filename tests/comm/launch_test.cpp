@@ -480,7 +480,8 @@ TEST_F(Launch, MeetsThoughAnotherUserHasTheName) {
   // It is no host of theirs: this user's memory goes to no other user.
   const HostMembers second{key, 1, 2, "build"};
   EXPECT_EQ(error_of<std::runtime_error>([&] { meet(second, 1 << 20, milliseconds(100)); }),
-            concat("connect: process 0 of job \"", key, "\" on this host did not come in time"));
+            concat("connect: process 0 of job \"", key, "\" on this host did not come in time",
+                   kAllConnect));
   kill(squatter, SIGKILL);
   waitpid(squatter, nullptr, 0);
   close(ready[0]);

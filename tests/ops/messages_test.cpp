@@ -61,6 +61,16 @@ TEST(Messages, OfShapeOps) {
        "reshape: shape is [-1, 2], expected sizes of at least 0; they are never inferred"},
       {[&] { reshape(a, {4}); },
        "reshape: number of elements of [4] is 4, expected 6, that of [2, 3]"},
+      {[&] {
+         reshape(a, {4294967296, 4294967296});
+       },
+       "reshape: number of elements of [4294967296, 4294967296] is 1.84467e+19, expected 6, that "
+       "of [2, 3]"},
+      {[] { arange(0.0, 1e30, 1.0, {}); },
+       "arange: number of elements from 0 to 1e+30 by 1 is 1e+30, expected below 2^63"},
+      {[] { arange(INT64_MIN, INT64_MAX, 1, {.dtype = i64}); },
+       "arange: number of elements from -9.22337e+18 to 9.22337e+18 by 1 is 1.84467e+19, expected "
+       "below 2^63"},
       {[&] { squeeze(kNone, 0); }, "squeeze: no tensor is given, expected one"},
       {[&] { squeeze(a, 1); }, "squeeze: size of dim 1 of [2, 3] is 3, expected 1"},
       {[&] { squeeze(a, 2); }, "squeeze: dim is 2, expected one of the 2 dims"},

@@ -250,7 +250,7 @@ class FirstProcess {
       warn("waiting for ", missing());
       tells_at_ = until_;
     } else {
-      wrong_ = concat(missing(), " did not come in time");
+      wrong_ = concat(missing(), " did not come in time", kAllConnect);
     }
   }
 
@@ -337,7 +337,7 @@ static OwnedDescriptor connected_to_first(const HostMembers& members, Clock::tim
     }
     if (Clock::now() > until) {
       fail_call("connect", "process 0 of job ", in_quotes(members.key),
-                " on this host did not come in time");
+                " on this host did not come in time", kAllConnect);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

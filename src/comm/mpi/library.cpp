@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "src/comm/waiter.h"
+#include "src/comm/world.h"
 
 namespace weft {
 
@@ -31,7 +32,8 @@ static void end_late_start(const std::stop_token& stop, std::chrono::millisecond
   end_process(concat("connect: MPI did not begin within ", deadline.count(), " ms on rank ",
                      rank ? rank : "(unknown)",
                      ": another rank did not come, or the hosts do not reach each other (mpirun "
-                     "--mca btl_tcp_if_include NETWORK says by which network)"));
+                     "--mca btl_tcp_if_include NETWORK says by which network)",
+                     kAllConnect));
 }
 
 /// Bytes of a process's text, the last of which is 0.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/matmul/product.h"
 
+#include <sys/mman.h>
+
 #include <bit>
 #include <cstring>
 #include <dnnl.hpp>
@@ -110,6 +112,18 @@ void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& s
   }
 }
 
+/// Throws when a new primitive could lack memory: oneDNN does not check whether it got memory for
+/// the code of its kernels.
+static void check_memory_for_primitive() {
+  constexpr size_t kBytes = size_t{64} << 20;
+  void* const probe = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (probe == MAP_FAILED) {
+    fail_call("mmap", kBytes, " bytes of memory for the kernels of a product are not available");
+  }
+  ::munmap(probe, kBytes);
+}
+
 /// The primitives of one thread, by key: a lookup takes about 20 ns, in oneDNN's own cache 1.1 µs.
 struct PrimitiveTable {
   dnnl::stream stream{onednn_engine()};
@@ -121,6 +135,7 @@ struct PrimitiveTable {
     if (found != primitives.end()) return found->second;
     // Too many shapes: starts over; oneDNN's cache keeps the latest.
     if (primitives.size() == kMostPrimitives) primitives.clear();
+    check_memory_for_primitive();
     return primitives.try_emplace(key, key).first->second;
   }
 };

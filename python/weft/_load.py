@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads the compiled module: refuses subinterpreters, and lets idle threads of kernels sleep.
+
+OpenMP's threads poll for their next work, by default for some milliseconds, which takes cores from
+threads that compute wherever other programs run. It reads the policy when its library is loaded. A
+process that has loaded the library before keeps its policy; weft then uses fewer threads where
+other programs run."""
+
+import importlib
+import os
+
+
+def _refuse_subinterpreter():
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            interpreters = importlib.import_module(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError(
+                "weft: this is a subinterpreter, expected the main interpreter of a process; use "
+                "run_ranks for ranks that are threads, or multiprocessing with the spawn method"
+            )
+        return
+
+
+def _is_openmp_loaded():
+    try:
+        with open("/proc/self/maps") as maps:
+            return any("/libgomp.so.1" in line for line in maps)
+    except OSError:
+        return False
+
+
+def _free_cores():
+    """The cores that no other thread of the machine wants now, at least one."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        with open("/proc/loadavg") as load:
+            running = int(load.read().split()[3].split("/")[0])
+    except (OSError, ValueError, IndexError):
+        return cores
+    return max(1, cores - max(0, running - 1))
+
+
+def _set_fewer_threads(module):
+    """Returns the number of threads, or 0 when all cores are free."""
+    free = _free_cores()
+    if free >= module.get_num_threads():
+        return 0
+    module.set_num_threads(free)
+    return free
+
+
+def _load():
+    """Returns how many threads this process uses because other programs run; 0: as many as ever."""
+    _refuse_subinterpreter()
+    is_chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
+    if is_chosen or _is_openmp_loaded():
+        from weft import _weft
+
+        if not is_chosen and not os.environ.get("OMP_NUM_THREADS"):
+            return _set_fewer_threads(_weft)
+        return 0
+    # Not in os.environ: children do not inherit it.
+    os.putenv("OMP_WAIT_POLICY", "passive")
+    try:
+        importlib.import_module("weft._weft")
+    finally:
+        os.unsetenv("OMP_WAIT_POLICY")
+    return 0
+
+
+fewer_threads = _load()
