@@ -165,7 +165,8 @@ void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& in
   if (!mistake.empty()) fail(mistake);
 }
 
-void check_cut_indices(const OpBody& op, const Route& route, const Tensor& indices) {
+void check_cut_indices(const OpBody& op, const Route& route, std::span<const Tensor> operands) {
+  const Tensor& indices = operands[static_cast<size_t>(op.spec.by_index->indices)];
   if (indices.device().kind == DeviceKind::meta) return;
   if (cuda::kWithCuda && cuda::is_capturing()) return;
   fail_on_all_ranks(layout_of(indices)->grid->group(route.cut_indices),

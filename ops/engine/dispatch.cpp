@@ -122,10 +122,8 @@ static void add_operands(Running& run, std::span<const Tensor> operands, TracedC
     check_policy(name, run.route.moves, run.route.communicates);
     if (run.route.communicates) Engine::current().required(name, run.route.bytes);
   }
-  if (!run.route.cut_indices.empty()) [[unlikely]] {
-    const int indices = run.op.spec.by_index->indices;
-    check_cut_indices(run.op, run.route, operands[static_cast<size_t>(indices)]);
-  }
+  if (!run.route.cut_indices.empty()) [[unlikely]]
+    check_cut_indices(run.op, run.route, operands);
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
     const Tensor* used = &operands[i];

@@ -26,7 +26,7 @@ const std::vector<std::vector<const char*>> kGroups = {
     {"num", "steps"},
     {"shape", "size"},
     {"mesh", "device_mesh"},
-    // Of compiled functions only.
+    // Only compiled functions take these.
     {"sections", "indices_or_sections"},
 };
 
