@@ -374,29 +374,4 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   return std::move(run.results);
 }
 
-/// True if `from` has sums over ranks that `to` does not have.
-static bool reduces(const Sharding& from, const Sharding& to) {
-  if (!from || !from.has_partial()) return false;
-  for (int axis = 0; axis < from.mesh().ndim(); ++axis) {
-    if (from[axis].is_partial() && !to[axis].is_partial()) return true;
-  }
-  return false;
-}
-
-void add_into(const Tensor& destination, bool accumulate, const Tensor& value) {
-  const Ref<Layout>& to = layout_of(destination);
-  // Sums across ranks are as exact as those of the destination.
-  const bool widens =
-      size_of(to->dtype) > size_of(value.dtype()) && reduces(value.sharding(), to->sharding);
-  const Tensor addend = widens ? value.to(to->dtype) : value;
-  Tensor moved = moved_to(addend, layout_of(to->sharding, addend.shape(), addend.dtype()));
-  if (destination.device().kind == DeviceKind::meta) return;
-  if (accumulate) {
-    weft::accumulate(destination.block(), moved.block());
-  } else {
-    copy(destination.block(), moved.block());
-  }
-  destination.storage()->mark_changed();
-}
-
 }  // namespace weft

@@ -69,6 +69,9 @@ void check_policy(const std::string& what, bool moves, bool communicates);
 /// Returns `tensor` redistributed to that layout, unrecorded.
 Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout);
 
+/// Returns the owner of the tables of the operands' mesh; null without a mesh.
+RankThread* thread_of(std::span<const Tensor> operands);
+
 struct Results {
   std::array<Tensor, kMaxResults> tensors;
   int count = 0;

@@ -297,11 +297,4 @@ RouteTable& routes_for(std::span<const Tensor> operands) {
   return Engine::current().local_routes;
 }
 
-RankThread* thread_of(std::span<const Tensor> operands) {
-  for (const Tensor& operand : operands) {
-    if (operand && layout_of(operand)->grid) return &layout_of(operand)->grid->thread();
-  }
-  return nullptr;
-}
-
 }  // namespace weft

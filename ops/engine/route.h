@@ -160,8 +160,6 @@ inline constexpr size_t kRouteCapacity = 4096;
 
 /// Returns the table of the operands' mesh, or the calling rank's table without a mesh.
 RouteTable& routes_for(std::span<const Tensor> operands);
-/// Returns the owner of the tables of the operands' mesh; null without a mesh.
-RankThread* thread_of(std::span<const Tensor> operands);
 
 // Rows that move by index, and operands of which slices are fetched.
 
