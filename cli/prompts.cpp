@@ -42,8 +42,7 @@ Prompts::Prompts(const ServeOptions& options) {
     tokenizer = tokenizer->with_chat_template(options.chat_template);
   }
   if (options.chats && tokenizer->chat_template().empty()) {
-    fail("sample: ", directory, " has no chat template that weft knows, expected one; name it by ",
-         "--chat-template");
+    fail("sample: ", directory, " has no chat template, expected one; name it by --chat-template");
   }
   if (!options.system.empty()) {  // templates may refuse it
     (void)tokenizer->chat(std::vector<ChatMessage>{{"system", options.system}, {"user", "a"}});

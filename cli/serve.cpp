@@ -86,7 +86,7 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
                   "without one, each line of standard input is the next message of a conversation");
   takes_text(add_named(sample, "--system", o.system, "TEXT", "The system message before it"));
   add_named(sample, "--chat-template", o.chat_template, "NAME",
-            "Name of the chat template, where the tokenizer's is missing or not known");
+            "Name of a chat template, where the model has none, or another of the model's");
   takes_text(add_named(sample, "--stop", o.stops, "TEXT",
                        "Text before which the output ends; may be repeated"))
       ->expected(1)

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 #include "weft/error.h"
 
 namespace weft::text {

@@ -10,7 +10,7 @@
 
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/piece_normalizer.h"
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 #include "weft/error.h"
 
 namespace weft::text {

@@ -7,7 +7,7 @@
 
 #include "data/tokenizer/piece_normalizer.h"
 #include "data/tokenizer/text_model.h"
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
 

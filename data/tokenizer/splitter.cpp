@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 #include "weft/error.h"
 #include "weft/export.h"
 
@@ -178,14 +178,15 @@ Find regex_finder(const std::string& what, const std::string& pattern) {
   }
   // Without the just-in-time compiler, pcre2_match interprets the pattern.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
-  return [code](std::string_view text, size_t from, TextRange& match) {
+  return [code, of = concat("the pattern ", in_quotes(pattern), " of ", what)](
+             std::string_view text, size_t from, TextRange& match) {
     thread_local RegexScratch scratch;
     while (from < text.size()) {
       const int result =
           pcre2_match(code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                       PCRE2_NO_UTF_CHECK, scratch.data, scratch.context);
       if (result == PCRE2_ERROR_NOMATCH) return false;
-      if (result < 0) fail_call("pcre2_match", regex_error(result));
+      if (result < 0) fail_call("pcre2_match", of, ": ", regex_error(result));
       const size_t* bounds = pcre2_get_ovector_pointer(scratch.data);
       match = {bounds[0], bounds[1]};
       if (match.begin < match.end) return true;

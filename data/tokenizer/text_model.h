@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/tokenizer/double_array.h"
@@ -117,19 +118,23 @@ TextModel read_sentencepiece(const std::string& what, const std::string& path,
 
 /// The contents of the files next to a tokenizer.
 struct TokenizerConfig {
-  std::string bos = {}, eos = {};
+  /// The tokens that have names, such as bos_token, and their texts.
+  std::vector<std::pair<std::string, std::string>> named = {};
+  /// The text of a named token; empty when the files have none.
+  std::string token(std::string_view name) const;
   /// Whether a tokenizer.model is used with them around each text.
   bool adds_bos = false, adds_eos = false;
   /// Tokens that a tokenizer.model does not have.
   std::vector<AddedToken> added = {};
   /// The ids that end a generated text.
   std::vector<int64_t> ends = {};
-  /// The Jinja text of the chat template.
-  std::string chat_template = {};
+  /// The names and Jinja texts of the chat templates; one alone has the name "default".
+  std::vector<std::pair<std::string, std::string>> chat_templates = {};
 };
 
-/// Reads tokenizer_config.json, special_tokens_map.json, generation_config.json and
-/// chat_template.jinja, as far as they exist. std::invalid_argument names a file that is malformed.
+/// Reads tokenizer_config.json, special_tokens_map.json, generation_config.json or else
+/// config.json, and chat templates, as far as they exist. std::invalid_argument names a file that
+/// is malformed.
 TokenizerConfig read_tokenizer_config(const std::string& directory);
 
 }  // namespace weft::text

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <mutex>
 
-#include "data/tokenizer/chat_templates.h"
+#include "data/tokenizer/chat.h"
 #include "data/tokenizer/text_model.h"
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -28,56 +28,6 @@ void set_token(const std::string& what, TextModel& model, const std::string& tok
   }
   model.tokens[index] = token;
   model.ids.insert_or_assign(token, static_cast<int32_t>(id));
-}
-
-AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::vector<DoubleArray::Entry> entries;
-  for (const AddedToken& token : tokens_) {
-    entries.emplace_back(token.content, static_cast<int32_t>(&token - tokens_.data()));
-  }
-  tree_ = DoubleArray(std::move(entries));
-}
-
-static bool is_whole_word(std::string_view whole, size_t begin, size_t end) {
-  if (begin > 0 && is_word(code_point_at(whole, character_before(whole, begin)).value)) {
-    return false;
-  }
-  return end == whole.size() || !is_word(code_point_at(whole, end).value);
-}
-
-bool AddedTokens::find(std::string_view whole, size_t at, size_t from, Match& match) const {
-  for (; at < whole.size(); ++at) {
-    if (tree_.child(0, whole[at]) == 0) continue;
-    const std::string_view content = whole.substr(at, tree_.longest(whole.substr(at)));
-    if (content.empty()) continue;
-    const AddedToken& token = tokens_[static_cast<size_t>(tree_.find(content))];
-    size_t begin = at, end = at + content.size();
-    if (token.single_word && !is_whole_word(whole, begin, end)) {
-      at = end - 1;
-      continue;
-    }
-    match.next = end;
-    while (token.left && begin > from) {
-      const size_t before = character_before(whole, begin);
-      if (!is_white_space(code_point_at(whole, before).value)) break;
-      begin = before;
-    }
-    while (token.right && end < whole.size()) {
-      const CodePoint c = code_point_at(whole, end);
-      if (!is_white_space(c.value)) break;
-      end += c.bytes;
-    }
-    // The white space that it would take in and the token itself belong to the token before.
-    if (token.left && end <= from) {
-      at = match.next - 1;
-      continue;
-    }
-    match.begin = std::max(begin, from);
-    match.end = end;
-    match.id = token.id;
-    return true;
-  }
-  return false;
 }
 
 /// Makes text from tokens one at a time; text whose last character is incomplete is held back.
@@ -202,20 +152,49 @@ struct Tokenizer::Body {
   std::optional<int64_t> bos, eos;
   /// The ids that end a text by generation_config.json, and all that do.
   std::vector<int64_t> generation_ends, end_ids;
-  const text::ChatTemplate* chat = nullptr;
-  std::string chat_name;
-  bool has_unknown_chat = false;
+  /// The tokens that templates know by their names, and the templates of the model.
+  std::vector<std::pair<std::string, std::string>> named_tokens, templates;
+  text::Chat chat;
 
-  void set_chat(const text::ChatTemplate* form) {
-    chat = form;
-    chat_name = form ? form->name : "";
+  void set_chat(const text::NamedTemplate& from) {
+    chat = text::read_chat(from);
     end_ids = generation_ends;
     if (eos) end_ids.push_back(*eos);
-    if (chat) {
-      if (const auto id = id_of_name(*model, chat->end_of_turn)) end_ids.push_back(*id);
-    }
+    if (const auto id = end_of_turn()) end_ids.push_back(*id);
     std::ranges::sort(end_ids);
     end_ids.erase(std::unique(end_ids.begin(), end_ids.end()), end_ids.end());
+  }
+  /// The added token that the template writes after an answer.
+  std::optional<int64_t> end_of_turn() const {
+    const std::string after = text::after_answer(chat, named_tokens);
+    std::optional<int64_t> found;
+    for (const text::AddedTokens* added : {&model->added, &model->added_normalized}) {
+      bool is_start = true;
+      added->for_parts(
+          after, [&](std::string_view) { is_start = false; },
+          [&](int64_t id) {
+            if (std::exchange(is_start, false)) found = id;
+          });
+    }
+    return found;
+  }
+  /// The text of a template by its name, or nothing.
+  const std::string* template_text(std::string_view name) const {
+    const auto found =
+        std::ranges::find(templates, name, [](const auto& row) { return row.first; });
+    return found == templates.end() ? nullptr : &found->second;
+  }
+  std::string render(const text::Chat& from, const jinja::Value& messages, const jinja::Named& more,
+                     const std::string& date) const {
+    if (!from.form) {
+      if (from.error.empty()) {
+        fail("chat: ", source, " has no chat template, expected one of chat_templates(); ",
+             "choose one by its name");
+      }
+      fail("chat: the template of ", source, " is not one that weft reads, expected another one; ",
+           from.error);
+    }
+    return from.form->render(text::chat_variables(messages, named_tokens, more), {.date = date});
   }
 };
 
@@ -240,8 +219,8 @@ Tokenizer Tokenizer::from_directory(const std::string& path) {
                : text::read_sentencepiece(
                      "tokenizer", (fs::path(path) / "tokenizer.model").string(), config.added);
   auto body = std::make_shared<Body>();
-  body->bos = id_of_name(model, config.bos);
-  body->eos = id_of_name(model, config.eos);
+  body->bos = id_of_name(model, config.token("bos_token"));
+  body->eos = id_of_name(model, config.token("eos_token"));
   const auto add = [&](bool wanted, std::optional<int64_t> id, std::vector<int32_t>& ids) {
     if (wanted && id && !has_json) ids.push_back(static_cast<int32_t>(*id));
   };
@@ -250,8 +229,10 @@ Tokenizer Tokenizer::from_directory(const std::string& path) {
   body->model = std::make_shared<const TextModel>(std::move(model));
   body->generation_ends = config.ends;
   body->source = path;
-  body->set_chat(text::chat_template_of(config.chat_template));
-  body->has_unknown_chat = !config.chat_template.empty() && !body->chat;
+  body->named_tokens = config.named;
+  body->templates = config.chat_templates;
+  const std::string* main = body->template_text("default");
+  body->set_chat(main ? text::NamedTemplate{"default", *main} : text::NamedTemplate{});
   return Tokenizer(std::move(body));
 }
 
@@ -320,30 +301,45 @@ const std::vector<int64_t>& Tokenizer::end_ids() const { return body_->end_ids; 
 
 std::string Tokenizer::chat(std::span<const ChatMessage> messages,
                             const ChatOptions& options) const {
-  if (!body_->chat) {
-    fail("chat: ", body_->source, " has ", body_->has_unknown_chat ? "an unknown" : "no",
-         " chat template, expected one of chat_templates(); choose one by its name");
-  }
-  const auto name = [&](const std::optional<int64_t>& id) { return id ? token(*id) : ""; };
-  return text::chat_text(*body_->chat, messages, options, name(body_->bos), name(body_->eos));
+  return body_->render(body_->chat, text::messages_of(messages), text::variables_of(options),
+                       text::repaired(options.date));
 }
 
-const std::string& Tokenizer::chat_template() const { return body_->chat_name; }
+std::string Tokenizer::apply_chat_template(const std::string& messages,
+                                           const std::string& variables) const {
+  const jinja::Value more = jinja::value_of_json("chat: the variables", variables);
+  const jinja::Dict* dict = more.to<jinja::Dict>();
+  if (!dict) fail("chat: the variables are a ", jinja::type_name(more), ", expected an object");
+  jinja::Named named;
+  for (const auto& [name, value] : dict->items) named.emplace_back(*name.text(), value);
+  const jinja::Value* tools = dict->find("tools");
+  const std::string* for_tools = body_->template_text("tool_use");
+  const bool uses_tools = tools && !tools->is_none() && for_tools && body_->chat.name == "default";
+  return body_->render(uses_tools ? text::read_chat({"tool_use", *for_tools}) : body_->chat,
+                       jinja::value_of_json("chat: the messages", messages), named, "");
+}
+
+const std::string& Tokenizer::chat_template() const { return body_->chat.name; }
 
 std::vector<std::string> Tokenizer::chat_templates() {
   std::vector<std::string> names;
-  for (const text::ChatTemplate& form : text::all_chat_templates()) names.emplace_back(form.name);
+  for (const text::NamedTemplate& one : text::named_templates()) names.push_back(one.name);
   return names;
 }
 
 Tokenizer Tokenizer::with_chat_template(const std::string& name) const {
-  const auto forms = text::all_chat_templates();
-  const auto form = std::ranges::find(forms, name, &text::ChatTemplate::name);
-  if (form == forms.end()) {
+  const auto& known = text::named_templates();
+  const auto found = std::ranges::find(known, name, &text::NamedTemplate::name);
+  const std::string* own = body_->template_text(name);
+  const bool is_text = name.find('{') != name.npos;
+  if (found == known.end() && !own && !is_text) {
     fail("chat: the template is ", in_quotes(name), ", expected one of ", listed(chat_templates()));
   }
   auto body = std::make_shared<Body>(*body_);
-  body->set_chat(&*form);
+  body->set_chat(own       ? text::NamedTemplate{name, *own}
+                 : is_text ? text::NamedTemplate{"given", name}
+                           : *found);
+  if (!body->chat.form) fail(body->chat.error);
   return Tokenizer(std::move(body));
 }
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "data/tokenizer/unicode.h"
 #include "data/tokenizer/word_model.h"
+#include "data/unicode/unicode.h"
 
 namespace weft::text {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <queue>
 
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 #include "weft/error.h"
 
 namespace weft::text {

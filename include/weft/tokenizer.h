@@ -23,10 +23,11 @@ struct ChatMessage {
 struct ChatOptions {
   /// Whether the text ends with the start of the assistant's answer.
   bool generation_prompt = true;
-  /// The date that Llama 3.1 and 3.2, Granite 3.1 to 3.3 and SmolLM 3 name, like "26 Jul 2024".
-  /// Empty: that date for Llama 3.1, today, in the form of the template, for the others.
+  /// The date that a template names: its variable date_string, and what its strftime_now returns.
+  /// Empty: what the template has without one, such as the date of today.
   std::string date = {};
-  /// False: Qwen 3 and SmolLM 3 answer without thinking.
+  /// False: the model answers without thinking, where its template has the variable enable_thinking
+  /// or thinking, as those of Qwen 3 and SmolLM 3.
   bool thinking = true;
 };
 
@@ -38,8 +39,8 @@ struct ChatOptions {
 class WEFT_API Tokenizer {
  public:
   /// Reads tokenizer.json, or else tokenizer.model, and where they exist tokenizer_config.json,
-  /// generation_config.json and chat_template.jinja. std::invalid_argument names the file and what
-  /// is wrong or not supported.
+  /// generation_config.json or else config.json, and chat_template.jinja. std::invalid_argument
+  /// names the file and what is wrong or not supported.
   static Tokenizer from_directory(const std::string& path);
   /// Reads one file, a tokenizer.json or a model of SentencePiece: there is no chat template then,
   /// and no token is known as bos or eos.
@@ -65,17 +66,24 @@ class WEFT_API Tokenizer {
   /// The tokens that begin and end a text.
   std::optional<int64_t> bos() const;
   std::optional<int64_t> eos() const;
-  /// The ids that end a generated text, ascending: `eos()`, those of generation_config.json and the
-  /// end of a turn of the chat template.
+  /// The ids that end a generated text, ascending: `eos()`, those of generation_config.json
+  /// (without that file, of config.json) and the token that the chat template writes after an
+  /// answer.
   const std::vector<int64_t>& end_ids() const;
 
   /// The conversation as text in the form that the model was trained on; encode it without
-  /// `add_special`. Equal to `apply_chat_template` of transformers. std::invalid_argument when the
-  /// directory has no chat template that is known, or the template does not allow the messages.
+  /// `add_special`. Equal to `apply_chat_template` of transformers: the model's template is
+  /// rendered as Jinja2 does. std::invalid_argument when the directory has no chat template, the
+  /// template does not allow the messages, or has something that is not supported, which is named.
   std::string chat(std::span<const ChatMessage> messages, const ChatOptions& options = {}) const;
-  /// The name of the chat template, empty when none is known.
+  /// The same for messages with any fields, a JSON array, and any variables of the template, a JSON
+  /// object: tools, documents, add_generation_prompt (false by default) and others.
+  std::string apply_chat_template(const std::string& messages,
+                                  const std::string& variables = "{}") const;
+  /// The name of the chat template: "default" for that of the model; empty when there is none.
   const std::string& chat_template() const;
-  /// The same tokenizer with one of `chat_templates()`.
+  /// The same tokenizer with one of `chat_templates()`, with another template of the model's, or
+  /// with the Jinja text that is given, which has a brace.
   Tokenizer with_chat_template(const std::string& name) const;
   static std::vector<std::string> chat_templates();
 

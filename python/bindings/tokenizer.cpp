@@ -5,6 +5,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
+#include "weft/error.h"
 #include "weft/generate.h"
 
 namespace weft::python {
@@ -26,6 +27,32 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
     }
   }
   return messages;
+}
+
+/// `apply_chat_template` of transformers; what it has beyond that goes to the template.
+static py::object applied(const Tokenizer& self, const py::object& conversation,
+                          const py::object& tools, const py::object& documents,
+                          const std::optional<std::string>& chat_template,
+                          bool add_generation_prompt, bool tokenize, const py::kwargs& more) {
+  for (const char* name : {"continue_final_message", "padding", "truncation", "max_length",
+                           "return_tensors", "return_dict", "return_assistant_tokens_mask",
+                           "tokenizer_kwargs", "sanitize_control_tokens"}) {
+    const bool is_set = more.contains(name) && py::cast<bool>(py::bool_(more[name]));
+    if (is_set) {
+      throw py::value_error(concat("chat: the argument ", name,
+                                   " is given, expected none or False; ",
+                                   "weft returns ids or a text only"));
+    }
+  }
+  const py::object dumps = py::module_::import("json").attr("dumps");
+  py::dict variables(more);
+  variables["tools"] = tools;
+  variables["documents"] = documents;
+  variables["add_generation_prompt"] = add_generation_prompt;
+  const Tokenizer chosen = chat_template ? self.with_chat_template(*chat_template) : self;
+  const std::string text = chosen.apply_chat_template(py::cast<std::string>(dumps(conversation)),
+                                                      py::cast<std::string>(dumps(variables)));
+  return tokenize ? py::cast(self.encode(text, false)) : py::cast(text);
 }
 
 /// Whether it is a list of prompts, not one.
@@ -136,6 +163,13 @@ void bind_tokenizer(py::module_& m) {
       option("date", &ChatOptions::date), option("thinking", &ChatOptions::thinking),
       "A conversation as the text that the model was trained on. messages: dicts with role and "
       "content, or pairs. Encode it with add_special=False");
+  tokenizer.def(
+      "apply_chat_template", applied, "conversation"_a, "tools"_a = py::none(),
+      "documents"_a = py::none(), "chat_template"_a = py::none(), "add_generation_prompt"_a = false,
+      "tokenize"_a = true,
+      "As in transformers: the ids of a conversation, a list of dicts with any fields, in "
+      "the form of the chat template, or its text without `tokenize`. chat_template: a name "
+      "or Jinja text. Further keywords are variables of the template");
   tokenizer.def("__len__", &Tokenizer::size)
       .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
       .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
@@ -143,10 +177,13 @@ void bind_tokenizer(py::module_& m) {
       .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
       .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
       .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
-      .def_property_readonly("chat_template", &Tokenizer::chat_template,
-                             "The name of the chat template; empty when none is known")
+      .def_property_readonly(
+          "chat_template", &Tokenizer::chat_template,
+          "The name of the chat template, `default` for the model's; empty when there is none")
       .def("with_chat_template", &Tokenizer::with_chat_template, "name"_a,
-           "The same tokenizer with another chat template")
+           "The same tokenizer with another chat template: one of chat_templates(), one of the "
+           "model's, "
+           "or a Jinja text")
       .def_static("chat_templates", &Tokenizer::chat_templates, "The names of all chat templates");
   py::class_<TextStream>(m, "TextStream", "Makes text from a stream of tokens; no character is cut")
       .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),

@@ -4285,6 +4285,10 @@ class Tokenizer:
         """
     def __len__(self) -> int:
         ...
+    def apply_chat_template(self, conversation: typing.Any, tools: typing.Any = None, documents: typing.Any = None, chat_template: str | None = None, add_generation_prompt: builtins.bool = False, tokenize: builtins.bool = True, **kwargs) -> typing.Any:
+        """
+        As in transformers: the ids of a conversation, a list of dicts with any fields, in the form of the chat template, or its text without `tokenize`. chat_template: a name or Jinja text. Further keywords are variables of the template
+        """
     def chat(self, messages: collections.abc.Sequence[typing.Any], *, generation_prompt: builtins.bool = True, date: str = '', thinking: builtins.bool = True) -> str:
         """
         A conversation as the text that the model was trained on. messages: dicts with role and content, or pairs. Encode it with add_special=False
@@ -4311,7 +4315,7 @@ class Tokenizer:
         """
     def with_chat_template(self, name: str) -> Tokenizer:
         """
-        The same tokenizer with another chat template
+        The same tokenizer with another chat template: one of chat_templates(), one of the model's, or a Jinja text
         """
     @property
     def bos(self) -> int | None:
@@ -4321,7 +4325,7 @@ class Tokenizer:
     @property
     def chat_template(self) -> str:
         """
-        The name of the chat template; empty when none is known
+        The name of the chat template, `default` for the model's; empty when there is none
         """
     @property
     def end_ids(self) -> list[int]:

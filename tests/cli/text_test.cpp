@@ -247,8 +247,8 @@ TEST_F(Text, WrongInputIsOneSentence) {
       {concat("tokenize ", gpt2, " --data ", text, out, " --decode"),
        "tokenize: --output is given with --decode, expected one of them"},
       {concat(sample, "--chat"), concat("sample: ", scratch_.path("model"),
-                                        " has no chat template that weft knows, expected one; name "
-                                        "it by --chat-template")},
+                                        " has no chat template, expected one; name it by "
+                                        "--chat-template")},
       {concat(sample, "--chat-template llama3"),
        "sample: --chat-template is given without --chat, expected both"},
       {concat(sample, "--system x"), "sample: --system is given without --chat, expected both"},

@@ -47,88 +47,77 @@ TEST(Chat, EqualsThePublishedTemplates) {
   }
 }
 
-/// The name of the template that a model with this chat_template.jinja has.
-static std::string name_of(const std::string& jinja) {
+/// A tokenizer of Llama 3 with files of a model's directory next to it.
+static Tokenizer tokenizer_with(const std::vector<std::pair<std::string, std::string>>& files) {
   const Scratch scratch;
   fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
-  scratch.write("chat_template.jinja", jinja + "add_generation_prompt");
-  return Tokenizer::from_directory(scratch.root()).chat_template();
+  fs::create_directories(scratch.path("additional_chat_templates"));
+  for (const auto& [name, text] : files) scratch.write(name, text);
+  return Tokenizer::from_directory(scratch.root());
 }
 
-TEST(Chat, KnowsNoTemplateWithASystemMessageOfItsOwn) {
-  const std::string own = "{% if messages[0]['role'] != 'system' %}You are a pirate.{% endif %}";
-  const std::string llama = "<|start_header_id|> message['content'] | trim + '<|eot_id|>'";
-  const std::string chatml = "'<|im_start|>' + message['role'] + '\\n' <|im_end|>";
-  const std::string zephyr = "'<|user|>\\n' + message['content'] + eos_token loop.last";
-  const std::string olmo = "bos_token '<|user|>\\n' not loop.last";
-  const std::string granite =
-      "'<|start_of_role|>user<|end_of_role|>' + message['content'] <|end_of_text|>";
-  const std::string dated = llama + " Cutting Knowledge Date: December 2023 ";
-  const std::vector<std::pair<std::string, std::string>> forms = {
-      {"llama3", llama}, {"chatml", chatml},    {"zephyr", zephyr},
-      {"olmo2", olmo},   {"granite3", granite}, {"llama3.1", dated + "set system_message = \"\""}};
-  for (const auto& [name, jinja] : forms) {
-    EXPECT_EQ(name_of(jinja), name);
-    EXPECT_EQ(name_of(own + jinja), "") << name;
-  }
-  const std::string granite31 =
-      "<|start_of_role|> = \"Knowledge Cutoff Date: April 2024.\nToday's Date: \" + "
-      "strftime_now('%B %d, %Y') + \".\nYou are Granite, developed by IBM.\" %}"
-      "system_message + \" You are a helpful AI assistant.\" %}";
-  EXPECT_EQ(name_of(granite31), "granite3.1");
-  EXPECT_EQ(name_of("<|start_of_role|> = \" Knowledge Cutoff Date: April 2024.\n Today's Date: "
-                    "\" + strftime_now('%B %d, %Y') + \". You are Granite, developed by IBM.\" %}"
-                    "system_message + \" You are a helpful AI assistant.\" %}"),
-            "granite3.3-first");
-  EXPECT_EQ(name_of(granite + " Knowledge Cutoff Date: May 2025"), "");
-  const std::string smol3 =
-      "named SmolLM Knowledge Cutoff Date: June 2025 /system_override "
-      "x.replace(\"/no_think\", \"\").replace(\"/think\", \"\").rstrip()";
-  EXPECT_EQ(name_of(smol3), "smollm3");
-  // The turn of the system message ends.
-  EXPECT_EQ(name_of(smol3 + "{%- endif -%}\n  {{- \"<|im_end|>\\n\" -}}"), "");
-  EXPECT_EQ(name_of(dated + "set system_message = \"Be brief.\""), "");
-  // Of models that write the same marks otherwise: Llama Guard, Hermes 3, LLaMA-Pro.
-  EXPECT_EQ(name_of("<|start_header_id|> content.strip() <|eot_id|>"), "");
-  const std::string qwen = "<|im_start|>system\nYou are a helpful assistant.<|im_end|>";
-  EXPECT_EQ(name_of(qwen), "qwen2");
-  EXPECT_EQ(name_of("{{bos_token}}" + qwen), "");
-  EXPECT_EQ(name_of(zephyr + "'<|user|>\n' + message['content'] }}"), "");
-  const std::string smol = "You are a helpful AI assistant named SmolLM, trained by Hugging Face";
-  EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + "<|im_end|>"), "smollm2");
-  EXPECT_EQ(name_of("<|im_start|>system\\n" + smol + " and me<|im_end|>"), "");
+static std::string said_by(const std::string& jinja) {
+  return tokenizer_with({{"chat_template.jinja", jinja}})
+      .chat(std::vector<ChatMessage>{{"user", " b "}});
 }
 
-/// Templates of published models after small changes.
-TEST(Chat, KnowsNoTemplateThatIsNearlyOneThatItKnows) {
-  const auto qwen = [](const std::string& system) {
-    return "{%- if tools %}<tool_call>{{- '" + system +
-           "' }}{%- else %}{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + "
-           "messages[0]['content'] + '<|im_end|>\\n' }}{%- else %}{{- '<|im_start|>system\\n" +
-           system + "<|im_end|>\\n' }}{%- endif %}{%- endif %}{%- for message in messages %}{{- " +
-           "'<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' }}";
+/// Each was ignored when templates were recognized by what they contain.
+TEST(Chat, RendersEditsOfATemplate) {
+  const std::string start = "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m";
+  const std::string end =
+      "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
+  EXPECT_EQ(said_by("You will be asked.\n" + start + "['content'] + '<|im_end|>\n' }}" + end),
+            "You will be asked.\n<|im_start|>user\n b <|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(said_by(start + "['content'] | trim + '<|im_end|>\n' }}" + end),
+            "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(said_by(start + "['content'] + '<|im_end|>' }}" + end),
+            "<|im_start|>user\n b <|im_end|><|im_start|>assistant\n");
+}
+
+TEST(Chat, ReadsTemplatesAsTransformersDoes) {
+  const std::pair<std::string, std::string> config = {
+      "tokenizer_config.json",
+      R"({"eos_token": "<|eot_id|>", "chat_template": [{"name": "default", "template": )"
+      R"("D{{ eos_token }}"},
+          {"name": "tool_use", "template": "T{{ tools | length }}"}]})"};
+  const std::string one = R"([{"role": "user", "content": "a"}])";
+  const Tokenizer listed =
+      tokenizer_with({config, {"chat_template.json", R"({"chat_template": "J"})"}});
+  EXPECT_EQ(listed.chat_template(), "default");
+  EXPECT_EQ(listed.apply_chat_template(one), "D<|eot_id|>");
+  EXPECT_EQ(listed.apply_chat_template(one, R"({"tools": [1, 2]})"), "T2");
+  EXPECT_EQ(listed.apply_chat_template(one, R"({"tools": null})"), "D<|eot_id|>");
+  EXPECT_EQ(listed.with_chat_template("tool_use").apply_chat_template(one, R"({"tools": []})"),
+            "T0");
+  EXPECT_EQ(listed.with_chat_template("{{ a }}").apply_chat_template(one, R"({"a": 1})"), "1");
+  const Tokenizer filed = tokenizer_with(
+      {config, {"chat_template.jinja", "F"}, {"additional_chat_templates/rag.jinja", "R"}});
+  EXPECT_EQ(filed.apply_chat_template(one, R"({"tools": [1]})"), "F");
+  EXPECT_EQ(filed.with_chat_template("rag").apply_chat_template(one), "R");
+  EXPECT_EQ(tokenizer_with({{"chat_template.json", R"({"chat_template": "J"})"}})
+                .apply_chat_template(one),
+            "J");
+}
+
+TEST(Chat, GivesMessagesAsTransformersDoes) {
+  const Tokenizer tokenizer = tokenizer_with(
+      {{"chat_template.jinja", "{{ messages | tojson }}{{ add_generation_prompt }}"}});
+  EXPECT_EQ(
+      tokenizer.apply_chat_template(
+          R"([{"role": "assistant", "content": null, "reasoning": "so", "z": [1.0, )"
+          R"({"\u00fc": true}]}])"),
+      R"([{"thinking": "so", "role": "assistant", "reasoning": "so", "z": [1.0, {"ü": true}], )"
+      R"("reasoning_content": "so"}]False)");
+}
+
+TEST(Chat, EndsAtTheTokenThatTheTemplateWritesAfterAnAnswer) {
+  const auto ends = [](const std::string& jinja) {
+    const Tokenizer tokenizer = tokenizer_with({{"chat_template.jinja", jinja}});
+    return tokenizer.end_ids() == std::vector<int64_t>{tokenizer.id("<|eot_id|>").value()};
   };
-  const std::string own = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
-  EXPECT_EQ(name_of(qwen(own)), "qwen2.5");
-  EXPECT_EQ(name_of(qwen(own + " Answer briefly.")), "");
-  EXPECT_EQ(name_of(qwen("Please reason step by step.")), "");
-  const auto deepseek = [](const std::string& line_ends, const std::string& end) {
-    return "{{ bos_token }}{% for message in messages %}{{ 'User: ' + message['content'] + '" +
-           line_ends + "' }}{{ 'Assistant: ' + message['content']" + end + " }}{{ 'Assistant:' }}";
-  };
-  EXPECT_EQ(name_of(deepseek("\\n\\n", " + eos_token")), "deepseek-v2");
-  EXPECT_EQ(name_of(deepseek("\n\n", " + eos_token")), "deepseek-v2");
-  EXPECT_EQ(name_of(deepseek("\\n", " + eos_token")), "");
-  EXPECT_EQ(name_of(deepseek("\\n\\n", " + '\\n'")), "");
-  const std::string qwen3 = "<|im_start|> enable_thinking is false last_query_index ";
-  EXPECT_EQ(name_of(qwen3 + "loop.last or (not loop.last and reasoning_content)"), "qwen3");
-  EXPECT_EQ(name_of(qwen3 + "reasoning_content"), "");
-  const std::string llama2 = "<<SYS>> bos_token + '[INST] ' + ";
-  EXPECT_EQ(name_of(llama2 + "content"), "llama2");
-  EXPECT_EQ(name_of(llama2 + "message['content']"), "");
-  const std::string tools = "'<|im_start|>' + message.role + '\\n' <tool_call>";
-  EXPECT_EQ(name_of(tools), "qwen3-instruct");
-  EXPECT_EQ(name_of("{{bos_token}}" + tools), "");
+  EXPECT_TRUE(ends("{% for m in messages %}{{ m.content }} <|eot_id|>\n{% endfor %}"));
+  EXPECT_FALSE(ends("{% for m in messages %}{{ m.content }} and <|eot_id|>\n{% endfor %}"));
+  EXPECT_FALSE(ends("{{ raise_exception('no') }}<|eot_id|>"));
 }
 
 TEST(Chat, NamesTodayInTheFormOfTheTemplate) {
@@ -153,12 +142,34 @@ TEST(Chat, RefusesWhatATemplateDoesNotAllow) {
   EXPECT_TRUE(has(error, " has no chat template, expected one of chat_templates()"));
   const Tokenizer gemma = plain.with_chat_template("gemma");
   EXPECT_EQ(error_of([&] { gemma.chat(twice); }),
-            "chat: message 1 has the role \"user\", expected assistant; they take turns in the "
-            "template gemma");
+            "chat: the template refuses the messages: Conversation roles must alternate "
+            "user/assistant/user/assistant/...");
   EXPECT_EQ(error_of([&] { gemma.chat({}); }), "chat: there are 0 messages, expected at least 1");
-  const std::vector<ChatMessage> tool = {{"tool", "a"}};
-  EXPECT_EQ(error_of([&] { gemma.chat(tool); }),
-            "chat: message 0 has the role \"tool\", expected system, user or assistant");
+  const std::vector<ChatMessage> system = {{"system", "a"}, {"user", "b"}};
+  EXPECT_EQ(error_of([&] { gemma.chat(system); }),
+            "chat: the template refuses the messages: System role not supported");
+  const auto error_for = [&](const char* messages, const char* variables) {
+    return error_of([&] { gemma.apply_chat_template(messages, variables); });
+  };
+  EXPECT_EQ(error_for("[1]", "{}"), "chat: message 0 is a int, expected a dict");
+  EXPECT_EQ(error_for("{}", "{}"), "chat: the messages are a dict, expected a list");
+  EXPECT_EQ(error_for("[{}]", "[]"), "chat: the variables are a list, expected an object");
+  EXPECT_EQ(error_for("[{}]", R"({"messages": 1})"),
+            "chat: a variable is messages, expected another name");
+  EXPECT_EQ(error_for("[", "{}"), "chat: the messages: the text is not JSON, expected JSON");
+  EXPECT_EQ(error_for("[18446744073709551615]", "{}"),
+            "chat: the messages: a number is 18446744073709551615, expected at most "
+            "9223372036854775807");
+  EXPECT_EQ(error_for((std::string(300, '[') + std::string(300, ']')).c_str(), "{}"),
+            "chat: the messages: the text is more than 200 levels deep, expected fewer");
+  const Tokenizer unknown = tokenizer_with({{"chat_template.jinja", "a\n{{ b | shout }}"}});
+  EXPECT_EQ(unknown.chat_template(), "default");
+  EXPECT_TRUE(error_of([&] { unknown.chat(twice); })
+                  .ends_with(" is not one that weft reads, expected another one; chat "
+                             "template: line "
+                             "2: the filter is \"shout\", expected one that weft has"));
+  EXPECT_EQ(error_of([&] { plain.with_chat_template("{{ 'a' }"); }),
+            "chat template: line 1: a tag has a } that closes nothing, expected none");
   EXPECT_TRUE(error_of([&] {
                 plain.with_chat_template("x");
               }).starts_with("chat: the template is \"x\", expected one of llama2, llama3,"));

@@ -136,14 +136,49 @@ TEST(Tokenizer, ReadsTheFilesNextToIt) {
   fs::copy_file(from, scratch.path("tokenizer.json"));
   std::ofstream(scratch.path("tokenizer_config.json"))
       << R"({"bos_token": {"content": "<|begin_of_text|>"}, "eos_token": "<|end_of_text|>",
-             "chat_template": "{{ '<|start_header_id|>' + message['content'] | trim + '<|eot_id|>')"
-      << R"( }}{% if add_generation_prompt %}"})";
+             "chat_template": "{% for m in messages %}{{ m.content }}<|eot_id|>{% endfor %}"})";
   std::ofstream(scratch.path("generation_config.json")) << R"({"eos_token_id": [1, 7]})";
   const Tokenizer tokenizer = Tokenizer::from_directory(scratch.root());
   EXPECT_EQ(tokenizer.bos(), 0);
   EXPECT_EQ(tokenizer.eos(), 1);
-  EXPECT_EQ(tokenizer.chat_template(), "llama3");
+  EXPECT_EQ(tokenizer.chat_template(), "default");
   EXPECT_EQ(tokenizer.end_ids(), (Ids{1, 2, 7}));
+}
+
+TEST(Tokenizer, NamesTheFileAndThePatternThatExceedItsLimits) {
+  const Scratch scratch;
+  scratch.write("tokenizer.json",
+                R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}, "pre_tokenizer": )"
+                R"({"type": "Split", "pattern": {"Regex": "(a+)+$|((a+)+)+b"}, "behavior": )"
+                R"("Isolated"}})");
+  const Tokenizer tokenizer = Tokenizer::from_file(scratch.path("tokenizer.json"));
+  try {
+    (void)tokenizer.encode(std::string(60, 'a') + "c");
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(text.starts_with("pcre2_match: the pattern \"(a+)+$|((a+)+)+b\" of tokenizer: "));
+    EXPECT_NE(text.find("tokenizer.json: pre_tokenizer.pattern"), text.npos) << text;
+  }
+}
+
+/// Without generation_config.json, transformers takes the ids from the model's config.
+TEST(Tokenizer, EndsAtTheIdsOfTheModelsConfig) {
+  const auto ends = [](const char* config, const char* generation = nullptr) {
+    const Scratch scratch;
+    fs::copy_file(kReference / "tokenizers/llama3/tokenizer.json", scratch.path("tokenizer.json"));
+    scratch.write("config.json", config);
+    if (generation) scratch.write("generation_config.json", generation);
+    return Tokenizer::from_directory(scratch.root()).end_ids();
+  };
+  EXPECT_EQ(ends(R"({"eos_token_id": 5})"), (Ids{5}));
+  EXPECT_EQ(ends(R"({"eos_token_id": [9, 5]})"), (Ids{5, 9}));
+  EXPECT_EQ(ends(R"({"eos_token_id": null})"), Ids{});
+  EXPECT_EQ(ends("{}"), Ids{});
+  EXPECT_EQ(ends(R"({"text_config": {"eos_token_id": [9, 5]}})"), (Ids{5, 9}));
+  EXPECT_EQ(ends(R"({"eos_token_id": 4, "text_config": {"eos_token_id": 5}})"), (Ids{4}));
+  EXPECT_EQ(ends(R"({"eos_token_id": 5})", R"({"eos_token_id": 6})"), (Ids{6}));
+  EXPECT_EQ(ends(R"({"eos_token_id": 5})", "{}"), Ids{});
 }
 
 TEST(Tokenizer, RefusesBrokenFiles) {

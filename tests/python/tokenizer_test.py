@@ -88,6 +88,20 @@ def test_chat():
         tokenizer.chat([{"role": "user"}])
 
 
+def test_apply_chat_template():
+    tokenizer = tokenizer_of("qwen2")
+    messages = [{"role": "user", "content": "hi", "calls": [{"a": 1.0}]}]
+    form = "{{ messages[0].calls }}{{ tools|length }}{{ add_generation_prompt }}{{ extra }}"
+    text = tokenizer.apply_chat_template(messages, tools=[1, 2], chat_template=form, tokenize=False,
+                                         add_generation_prompt=True, extra="\u00fc")
+    assert text == "[{'a': 1.0}]2True\u00fc"
+    chatml = tokenizer.with_chat_template("chatml")
+    ids = chatml.apply_chat_template(messages, add_generation_prompt=True)
+    assert ids == chatml.encode(chatml.chat([("user", "hi")]), add_special=False)
+    with pytest.raises(ValueError, match="chat: the argument return_tensors is given"):
+        chatml.apply_chat_template(messages, return_tensors="pt")
+
+
 def test_chats_become_the_tokens_of_the_package(tmp_path):
     tokenizers = pytest.importorskip("tokenizers")
     chats = json.loads((REFERENCE / "chat.json").read_text())

@@ -195,11 +195,9 @@ FLAGS = {
     "--chat --chat-template klingon":
         'chat: the template is "klingon", expected one of llama2, llama3, llama3.1,',
     "--chat":
-        "sample: MODEL has no chat template that weft knows, expected one; name it by "
-        "--chat-template",
+        "sample: MODEL has no chat template, expected one; name it by --chat-template",
     "--chat --chat-template gemma --system brief":
-        'chat: message 0 has the role "system", expected user; the template gemma has no '
-        "system message",
+        "chat: the template refuses the messages: System role not supported",
     "--temperature -1": "--temperature is -1, expected a finite number of at least 0",
     "--temperature warm": "--temperature is warm, expected a finite number of at least 0",
     "--top-p 1.5": "--top-p is 1.5, expected a finite number above 0 and at most 1",

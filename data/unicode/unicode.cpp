@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/tokenizer/unicode.h"
+#include "data/unicode/unicode.h"
 
 #include <utf8proc.h>
 
@@ -158,6 +158,45 @@ void append_lower(std::string& to, char32_t value) {
     append_code_point(
         to, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(value))));
   }
+}
+
+bool is_letter(char32_t value) {
+  return is_category(value, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
+}
+
+bool is_digit(char32_t value) {
+  return is_category(value, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_ND) || value == 0xB2 ||
+         value == 0xB3 || value == 0xB9 || value == 0x2070 ||
+         (value >= 0x2074 && value <= 0x2079) || (value >= 0x2080 && value <= 0x2089);
+}
+
+bool is_printable(char32_t value) {
+  return value == ' ' || !(is_category(value, UTF8PROC_CATEGORY_ZS, UTF8PROC_CATEGORY_CO) ||
+                           is_category(value, UTF8PROC_CATEGORY_CN, UTF8PROC_CATEGORY_CN));
+}
+
+bool append_upper(std::string& to, char32_t value, bool is_title) {
+  // Those of Unicode's SpecialCasing.txt.
+  static constexpr CodePointRange kSeveral[] = {
+      {0x149, 0x149},   {0x1F0, 0x1F0},   {0x390, 0x390},   {0x3B0, 0x3B0},  {0x587, 0x587},
+      {0x1E96, 0x1E9A}, {0x1F50, 0x1F56}, {0x1F80, 0x1FFC}, {0xFB00, 0xFB17}};
+  if (value < 0x80) {
+    to.push_back(static_cast<char>(value >= 'a' && value <= 'z' ? value - 32 : value));
+    return true;
+  }
+  if (value == 0xDF) {
+    to += is_title ? "Ss" : "SS";
+    return true;
+  }
+  const bool is_several = std::ranges::any_of(kSeveral, [&](const CodePointRange& range) {
+    return value >= range.first && value <= range.last;
+  });
+  const auto code = static_cast<utf8proc_int32_t>(value);
+  if (!is_several) {
+    append_code_point(
+        to, static_cast<char32_t>(is_title ? utf8proc_totitle(code) : utf8proc_toupper(code)));
+  }
+  return !is_several;
 }
 
 /// Printable bytes of Latin-1 stand for themselves; the others have the code points from 256 on.

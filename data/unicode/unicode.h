@@ -88,8 +88,16 @@ bool is_mark(char32_t value);
 bool is_chinese(char32_t value);
 /// Letters, digits, marks and connecting punctuation.
 bool is_word(char32_t value);
+/// Category L.
+bool is_letter(char32_t value);
+/// Category Nd, and superscript and subscript digits.
+bool is_digit(char32_t value);
+/// Whether Python's repr writes the character as it is.
+bool is_printable(char32_t value);
 /// Appends the lower case of `value`.
 void append_lower(std::string& to, char32_t value);
+/// Appends the upper or title case of `value`; false for a letter that becomes several.
+bool append_upper(std::string& to, char32_t value, bool is_title = false);
 
 /// The bytes that the characters of a byte-level token stand for (GPT-2's table), or nothing when a
 /// character stands for none.
