@@ -181,8 +181,7 @@ struct MovedRows {
 /// Checks all indices that this rank has, before it computes with a slice of them: all ranks with
 /// the same indices throw the same std::invalid_argument.
 void check_sliced_indices(const OpBody& op, const Route& route, const Tensor& indices);
-/// The same of the operands where ranks have separate parts of the indices (`cut_indices`): one
-/// number is reduced.
+/// The same where ranks have separate parts of the indices (`cut_indices`): they agree by a number.
 void check_cut_indices(const OpBody& op, const Route& route, std::span<const Tensor> operands);
 
 /// Moves the rows that the indices of a call name, and gives it these and indices into them.
