@@ -238,7 +238,10 @@ static void read_added(const JsonPart& part, TextModel& model) {
   for (const JsonPart& entry : part.elements()) {
     AddedToken token = added_token(entry);
     const bool is_normalized = entry.flag("normalized", false);
-    const int64_t id = entry.whole("id");
+    // A token of the vocabulary keeps its id there, whatever the entry says.
+    const auto known = model.ids.find(token.content);
+    const int64_t given = entry.whole("id");
+    const int64_t id = known != model.ids.end() ? known->second : given;
     set_token(part.what(), model, token.content, id);
     token.id = static_cast<int32_t>(id);
     model.special[static_cast<size_t>(id)] = token.special;

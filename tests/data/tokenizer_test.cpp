@@ -162,6 +162,17 @@ TEST(Tokenizer, NamesTheFileAndThePatternThatExceedItsLimits) {
   }
 }
 
+/// As the package tokenizers does.
+TEST(Tokenizer, TakesTheIdsOfAddedTokensFromTheVocabulary) {
+  const Scratch scratch;
+  scratch.write("tokenizer.json",
+                R"({"model": {"type": "BPE", "vocab": {"a": 0, "<x>": 1}, "merges": []}, )"
+                R"("added_tokens": [{"id": 5, "content": "<x>", "special": true}]})");
+  const Tokenizer tokenizer = Tokenizer::from_file(scratch.path("tokenizer.json"));
+  EXPECT_EQ(tokenizer.encode("a<x>"), (Ids{0, 1}));
+  EXPECT_EQ(tokenizer.size(), 2);
+}
+
 /// Without generation_config.json, transformers takes the ids from the model's config.
 TEST(Tokenizer, EndsAtTheIdsOfTheModelsConfig) {
   const auto ends = [](const char* config, const char* generation = nullptr) {
