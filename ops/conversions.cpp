@@ -67,7 +67,13 @@ Tensor clone(const Tensor& a) {
 
 Tensor contiguous(const Tensor& a) {
   check_tensor("contiguous", a);
-  return a.local().block().is_dense() ? a : clone(a);
+  MemoryBlock whole = a.block();
+  const bool is_dense = whole.is_dense();
+  if (const Ref<Form>& form = a.body()->form) {
+    whole.shape = a.shape();
+    whole.strides = form->strides;
+  }
+  return is_dense && whole.is_dense() ? a : clone(a);
 }
 
 Tensor masked_fill(const Tensor& a, const Tensor& mask, const Operand& value) {

@@ -165,6 +165,9 @@ inline MemoryBlock part_along(const MemoryBlock& block, int dim, int64_t begin, 
   return block.part(box);
 }
 
+/// Windows of `size` >= 1 elements, `step` apart, of dim `dim`, in a new last dim; a view.
+Tensor unfolded(const Tensor& a, int dim, int64_t size, int64_t step);
+
 /// Slice `i` of a dim, without the dim.
 inline MemoryBlock slice_at(MemoryBlock block, int dim, int64_t i) {
   block.data = element_at(block.data, i * block.strides[dim], block.dtype);

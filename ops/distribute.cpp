@@ -121,14 +121,32 @@ static Sharding checked_sharding(const char* what, const DeviceMesh& mesh,
   fail(what, ": a placement is Partial, expected Shard or Replicate; use from_local");
 }
 
+/// Whether an axis cuts a tensor of sharding `to` that is replicated over it by `from`. A change of
+/// shared memory would reach one replica only.
+static bool cuts_more(const Sharding& to, const Sharding& from) {
+  for (int axis = 0; axis < to.axes(); ++axis) {
+    if (to[axis].is_shard() && from[axis].is_replicate()) return true;
+  }
+  return false;
+}
+
+/// Returns `moved`, copied if it shares memory with `from`.
+static Tensor copied_apart(const Tensor& from, const Tensor& moved) {
+  if (!(moved.storage() == from.storage())) return moved;
+  const Tensor result = new_tensor(layout_of(moved), moved.device());
+  if (moved.device().kind != DeviceKind::meta) copy(result.block(), moved.block());
+  return result;
+}
+
 Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("distribute", whole, mesh);
   const Shape shape = whole.shape();
   const Sharding sharding = checked_sharding("distribute", mesh, placements, shape);
   check_equal_on_ranks(whole, mesh, sharding);
   const Sharding everywhere(mesh.root(), {});
-  const Tensor result = moved_to(relabeled(whole, layout_of(everywhere, shape, whole.dtype())),
-                                 layout_of(sharding, shape, whole.dtype()));
+  Tensor result = moved_to(relabeled(whole, layout_of(everywhere, shape, whole.dtype())),
+                           layout_of(sharding, shape, whole.dtype()));
+  if (cuts_more(sharding, everywhere)) result = copied_apart(whole, result);
   return recorded("distribute", whole, result, [everywhere, shape](const Tensors& g) {
     return Tensors{moved_to(g[0], layout_of(everywhere, shape, g[0].dtype())).local()};
   });
@@ -146,15 +164,13 @@ Tensor Tensor::redistribute(const Placements& placements) const {
 
 Tensor redistributed(const Tensor& tensor, const Sharding& target) {
   Tensor moved = moved_to(tensor, layout_of(target, tensor.shape(), tensor.dtype()));
-  const bool is_part = moved.storage() == tensor.storage() && moved.numel() != 0 &&
-                       !(moved.box().shape == tensor.box().shape);
+  if (cuts_more(target, tensor.sharding())) moved = copied_apart(tensor, moved);
   if (is_recorded(tensor)) {
     moved = record_move("redistribute", tensor, moved,
                         [from = layout_of(tensor)](const Tensors& gradients) {
                           return Tensors{gradient_moved_to(gradients[0], *from)};
                         });
   }
-  if (is_part) moved.body()->is_partial_view = true;
   return moved;
 }
 
@@ -171,7 +187,9 @@ Tensor Tensor::full_tensor() const {
   check_tensor("full_tensor", *this);
   if (!is_sharded()) return *this;
   const auto everywhere = layout_of(Sharding(sharding().mesh().root(), {}), shape(), dtype());
-  return recorded_local("full_tensor", *this, moved_to(*this, everywhere).local(), everywhere);
+  Tensor whole = moved_to(*this, everywhere);
+  if (body_->copied) whole = copied_apart(*this, whole);
+  return recorded_local("full_tensor", *this, whole.local(), everywhere);
 }
 
 /// Sharding of the gradient of `sharding`: Shards stay; other axes as `stated`.

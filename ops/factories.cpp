@@ -60,7 +60,7 @@ static void fill_as(const char* what, const Tensor& a, const Number& value) {
     check_in_range(what, a.dtype(), value);
   }
   if (has_elements(a)) fill(a.block(), counts_here(a) ? value : Number(0));
-  a.storage()->mark_changed();
+  changed(a);
 }
 
 void fill_(const Tensor& a, const Number& value) { fill_as("fill_", a, value); }
@@ -164,7 +164,7 @@ template <class F> static void draw_into(const char* what, const Tensor& a, cons
   check_changeable(what, a);
   if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
   fill_drawn(what, a, distribution);
-  a.storage()->mark_changed();
+  changed(a);
 }
 
 void uniform_(const Tensor& a, double low, double high) {
@@ -228,7 +228,7 @@ void copy_(const Tensor& to, const Tensor& from) {
     if (is_disturbed(source.block(), to.block())) source = snapshot_of(source.block());
     copy(to.block(), source.block());
   }
-  to.storage()->mark_changed();
+  changed(to);
 }
 
 void transfer_(const Tensor& to, const Tensor& from) {
@@ -254,7 +254,7 @@ void transfer_(const Tensor& to, const Tensor& from) {
   } else {
     copy(out, in);
   }
-  to.storage()->mark_changed();
+  changed(to);
 }
 
 /// Returns `n` numbers f(i), as T, each computed from its index in the whole, so that the bits do

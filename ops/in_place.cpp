@@ -8,6 +8,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/extend/views.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -113,19 +114,7 @@ static void check_not_leaf(const char* what, const Tensor& a) {
        "one, expected NoGrad (no_grad) around a change in place");
 }
 
-static bool has_repeated_elements(const MemoryBlock& a) {
-  if (a.shape.product() == 0) return false;
-  for (int d = 0; d < a.shape.ndim(); ++d) {
-    if (a.strides[d] == 0 && a.shape[d] > 1) return true;
-  }
-  return false;
-}
-
 const Tensor& InPlace::run(const Tensor& a, const Tensors& operands) const {
-  if (has_repeated_elements(a.block())) {
-    fail(name(), ": the tensor ", a.shape(), " repeats elements (expand), expected one that holds ",
-         "each once; copy it first");
-  }
   check_changeable(name(), a);
   if (std::none_of(operands.begin(), operands.end(), is_recorded)) {
     over_.call(operands);
@@ -164,7 +153,7 @@ void InPlace::record(const Tensor& a, Tensors operands) const {
     result = redistributed(result, a.sharding());
   }
   if (a.device().kind != DeviceKind::meta) copy(a.block(), result.block());
-  a.storage()->mark_recorded();
+  changed(a, true);
   computed_as(result, a);
 }
 
@@ -238,12 +227,6 @@ static Tensors gradients_of_assign(const Tensor& gradient,
   return {rest, part_of(gradient)};
 }
 
-static bool shows_same(const Tensor& a, const Tensor& b) {
-  const TensorBody &x = *a.body(), &y = *b.body();
-  return x.storage == y.storage && x.offset == y.offset && x.strides == y.strides &&
-         a.shape() == b.shape() && a.dtype() == b.dtype();
-}
-
 void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_of,
              const Operand& b) {
   check_tensor("assign_", a);
@@ -256,9 +239,9 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
     return part_of(x);
   };
   const Tensor part = without_tape(a.detach());
-  if (!(part.storage() == a.storage())) {
-    fail("assign_: the tensor ", a.shape(), " is laid out over ", a.sharding(),
-         ", expected one whose dims of these elements are not cut; redistribute it first");
+  if (!is_view_of(part, a)) {
+    fail("assign_: the part ", part.shape(), " of the tensor ", a.shape(),
+         " is a copy, expected a view");
   }
   const bool is_there = !b.is_number() && shows_same(b.tensor, part);
   const uint32_t changes = a.storage()->recorded_changes();
@@ -283,7 +266,7 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   if (!is_there) {
     const NoGrad no_grad;
     value ? copy_(part, value.detach()) : fill_(part, b.number);
-    a.storage()->mark_recorded();
+    mark_recorded(a);
   }
   computed_as(after, a);
 }

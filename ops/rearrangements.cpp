@@ -5,6 +5,7 @@
 #include "ops/promotion.h"
 #include "src/base/parallel.h"
 #include "src/kernels/rows/rows.h"
+#include "weft/extend/views.h"
 #include "weft/ops.h"
 
 #ifdef WEFT_WITH_CUDA
@@ -21,7 +22,7 @@ static void check_all(const char* what, const Tensors& tensors) {
 
 /// Views of operands become copies, as results of these functions are.
 static Tensor apart_from(const Tensor& a, const Tensor& result) {
-  return result.storage() == a.storage() ? clone(result) : result;
+  return is_view_of(result, a) ? clone(result) : result;
 }
 
 Tensor flatten(const Tensor& a, int first, int last) {
@@ -62,17 +63,6 @@ Tensor moveaxis(const Tensor& a, const std::vector<int>& from, const std::vector
     dim = next++;
   }
   return permute(a, order);
-}
-
-Tensor diagonal(const Tensor& a, int64_t offset) {
-  check_tensor("diagonal", a);
-  if (a.ndim() < 2) fail("diagonal: the tensor is ", a.shape(), ", expected at least two dims");
-  const int64_t rows = a.size(-2), columns = a.size(-1);
-  const int64_t count = std::max<int64_t>(
-      offset >= 0 ? std::min(rows, columns - offset) : std::min(rows + offset, columns), 0);
-  const int64_t start = count == 0 ? 0 : offset >= 0 ? offset : -offset * columns;
-  const int64_t stop = count == 0 ? 0 : start + (count - 1) * (columns + 1) + 1;
-  return slice(flatten(a, -2, -1), -1, start, stop, columns + 1);
 }
 
 Tensors broadcast_tensors(const Tensors& tensors) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
-#include <range/v3/view/chunk.hpp>
 
 #include "ops/dims.h"
+#include "ops/engine/copied_view.h"
+#include "ops/engine/node.h"
 #include "ops/engine/route.h"
-#include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/extend/pattern.h"
+#include "weft/extend/views.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -71,21 +73,65 @@ static const Op slice_op = register_op({
                 sample_with({{5, 9, 3}}, {1, 0, 2, 4})},
 });
 
-/// Returns the elements of the operand, by index, that land in a slice of the result.
+/// Returns which of `count` elements, by index, land in a slice of the whole that they are put in.
+static Box landing_in(const SliceAttributes& at, int64_t count, const Box& whole) {
+  int64_t begin = whole.offset[at.dim] - at.start, end = begin + whole.shape[at.dim];
+  auto index_from = [&](int64_t position) {
+    return std::clamp<int64_t>((position + at.step - 1) / at.step, 0, count);
+  };
+  int64_t first = begin <= 0 ? 0 : index_from(begin), last = end <= 0 ? 0 : index_from(end);
+  Box box = whole;
+  box.offset[at.dim] = first;
+  box.shape[at.dim] = std::max<int64_t>(0, last - first);
+  return box;
+}
+
 static Box unslice_needs(const Attributes& attributes, int, std::span<const Shape> shapes,
                          const Box& result) {
   const auto at = unpack<SliceAttributes>(attributes.structure);
-  const int dim = at.dim;
-  int64_t begin = result.offset[dim] - at.start, end = begin + result.shape[dim];
-  auto index_from = [&](int64_t position) {
-    return std::clamp<int64_t>((position + at.step - 1) / at.step, 0, shapes[0][dim]);
-  };
-  int64_t first = begin <= 0 ? 0 : index_from(begin), last = end <= 0 ? 0 : index_from(end);
-  Box box = result;
-  box.offset[dim] = first;
-  box.shape[dim] = std::max<int64_t>(0, last - first);
-  return box;
+  return landing_in(at, shapes[0][at.dim], result);
 }
+
+/// The places in `to`, which has the elements of `whole`, where those of `part` are put.
+static MemoryBlock landing_places(const MemoryBlock& to, const Box& whole, const Box& part,
+                                  const SliceAttributes& at) {
+  const int64_t first = at.start + part.offset[at.dim] * at.step - whole.offset[at.dim];
+  MemoryBlock places = part_along(to, at.dim, first, first + part.shape[at.dim]);
+  places.strides[at.dim] *= at.step;
+  return places;
+}
+
+static const Op put_slice_op({
+    .name = "put_slice",
+    .rule_of =
+        [](const Attributes& attributes, std::span<const Shape> shapes) {
+          const int dim = unpack<SliceAttributes>(attributes.structure).dim;
+          const int ndim = shapes[0].ndim();
+          return Rule{concat(dims_with(ndim, dim, "n"), ", ", dims_with(ndim, dim, "~p"), "->")};
+        },
+    .takes = {anything()},
+    .moves = true,
+    .structure = slice_structure(false),
+    .linear = {{0, 1}},
+    .forward =
+        [](const Call& c) {
+          if (c.in(1).numel() == 0) return;
+          const auto at = unpack<SliceAttributes>(c.attributes().structure);
+          copy(landing_places(c.in(0), c.in_box(0), c.in_box(1), at), c.in(1));
+        },
+    .needs =
+        [](const Attributes& attributes, int, std::span<const Shape>, const Box& written) {
+          const auto at = unpack<SliceAttributes>(attributes.structure);
+          return landing_in(at, at.size, written);
+        },
+    .writes = {0},
+    .differentiable = false,
+});
+
+static const bool slice_puts =
+    puts(slice_op, [](const Attributes& attributes, const Tensor& base, const Tensor& part) {
+      put_slice_op.call({base, part}, attributes);
+    });
 
 static const Op unslice_op = register_op({
     .name = "unslice",
@@ -98,18 +144,15 @@ static const Op unslice_op = register_op({
           const auto at = unpack<SliceAttributes>(c.attributes().structure);
           const MemoryBlock& out = c.out();
           if (c.in(0).numel() == 0) return fill(out, 0);
-          const int64_t first =
-              at.start + c.in_box(0).offset[at.dim] * at.step - c.out_box().offset[at.dim];
-          const int64_t end = first + c.in(0).shape[at.dim];
           if (at.step == 1) {
+            const int64_t first =
+                at.start + c.in_box(0).offset[at.dim] - c.out_box().offset[at.dim];
             fill(part_along(out, at.dim, 0, first), 0);
-            fill(part_along(out, at.dim, end, out.shape[at.dim]), 0);
+            fill(part_along(out, at.dim, first + c.in(0).shape[at.dim], out.shape[at.dim]), 0);
           } else {
             fill(out, 0);
           }
-          MemoryBlock place = part_along(out, at.dim, first, end);
-          place.strides[at.dim] *= at.step;
-          copy(place, c.in(0));
+          copy(landing_places(out, c.out_box(), c.in_box(0), at), c.in(0));
         },
     .backward =
         [](const Grad& g) {
@@ -197,106 +240,90 @@ static const Op flip_op = register_op({
                 sample_with({{5, 2}}, {3}, {i64})},
 });
 
+static const bool flip_puts =
+    puts(flip_op, [](const Attributes& attributes, const Tensor& base, const Tensor& part) {
+      copy_(base, flip_op({part}, attributes));
+    });
+
 Tensor flip(const Tensor& a, const std::vector<int>& dims) {
   const int64_t bits = bits_of_dims("flip", a, dims);
   return bits ? flip_op({a}, {.structure = {bits}}) : a;
 }
 
-static Rule cat_rule(const Attributes& attributes, std::span<const Shape> shapes) {
-  const int dim = static_cast<int>(attributes.structure[0]), ndim = shapes[0].ndim();
-  std::string in;
-  int64_t total = 0;
-  for (size_t i = 0; i < shapes.size(); ++i) {
-    in += concat(i ? ", " : "", dims_with(ndim, dim, dim_name(static_cast<int>(i), "~p")));
-    total += shapes[i][dim];
+Tensor turned(const Tensor& a, const std::vector<int>& dims) {
+  const Attributes attributes{.structure = {bits_of_dims("flip", a, dims)}};
+  Tensor view = flip_op({a}, attributes);
+  // The strides that a view in memory would have.
+  const TensorBody& given = *a.body();
+  Strides strides = given.form       ? given.form->strides
+                    : a.is_sharded() ? dense_strides(a.shape())
+                                     : given.strides;
+  int64_t offset = given.form ? given.form->offset : 0;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (!has_dim(attributes, d)) continue;
+    offset += (a.size(d) - 1) * strides[d];
+    strides[d] = -strides[d];
   }
-  return {concat(in, "-> ", dims_with(ndim, dim, "+n")), {{"n", total}}};
+  view.body()->form = Ref<Form>(new Form(strides, offset));
+  CopiedView::attach(view, a, flip_op.shared(), attributes);
+  if (view.body()->node) view.body()->node->is_view = true;
+  return view;
 }
 
-static Box cat_needs(const Attributes& attributes, int operand, std::span<const Shape> shapes,
-                     const Box& result) {
-  int dim = static_cast<int>(attributes.structure[0]);
-  Box shifted = result;
-  for (const Shape& before : shapes.first(static_cast<size_t>(operand))) {
-    shifted.offset[dim] -= before[dim];
-  }
-  const Shape& shape = shapes[static_cast<size_t>(operand)];
-  return overlap({Dims::filled(shape.ndim(), 0), shape}, shifted);
-}
+// `unfold`: windows of `size` elements, `step` apart, with the elements in a new last dim.
+struct UnfoldAttributes {
+  int dim;
+  int64_t size, step;
+};
 
-static void cat_forward(const Call& c) {
-  int dim = static_cast<int>(c.attribute(0));
-  int64_t start = 0;
-  for (int i = 0; i < c.operands(); ++i) {
-    const int64_t first = start + c.in_box(i).offset[dim] - c.out_box().offset[dim];
-    const MemoryBlock& in = c.in(i);
-    if (in.numel()) copy(part_along(c.out(), dim, first, first + in.shape[dim]), in);
-    start += c.in_shape(i)[dim];
-  }
-}
-
-static std::vector<int> all_operands() {
-  std::vector<int> operands(kMaxOperands);
-  std::iota(operands.begin(), operands.end(), 0);
-  return operands;
-}
-
-static bool fits_cat(const Dims& structure, std::span<const Shape> shapes) {
-  return structure.ndim() == 1 && is_dim(structure[0], shapes[0]) &&
-         std::all_of(shapes.begin(), shapes.end(),
-                     [&](const Shape& shape) { return shape.ndim() == shapes[0].ndim(); });
-}
-
-static const Op cat_op = register_op({
-    .name = "cat",
-    .rule_of = cat_rule,
-    .moves = true,
-    .structure = {"dim", fits_cat},
-    .linear = {all_operands()},
-    .forward = cat_forward,
+static const Op unfold_op = register_op({
+    .name = "unfold",
+    .rule_of = [](const Attributes& attributes, std::span<const Shape> shapes) -> Rule {
+      const auto [dim, size, step] = unpack<UnfoldAttributes>(attributes.structure);
+      const int ndim = shapes[0].ndim();
+      return {concat(dims_with(ndim, dim, "~d"), "-> ", dims_with(ndim, dim, "+w"), "[+s]"),
+              {{"w", (shapes[0][dim] - size) / step + 1}, {"s", size}}};
+    },
+    .structure = {"dim, size, step",
+                  [](const Dims& s, std::span<const Shape> shapes) {
+                    return s.ndim() == 3 && is_dim(s[0], shapes[0]) && s[1] >= 1 && s[2] >= 1 &&
+                           s[1] <= shapes[0][static_cast<int>(s[0])];
+                  }},
+    .linear = {{0}},
+    .view = [](const Call& c) -> std::optional<View> {
+      const auto [dim, size, step] = unpack<UnfoldAttributes>(c.attributes().structure);
+      View view{c.in(0).strides};
+      view.strides.push_back(view.strides[dim]);
+      view.strides[dim] *= step;
+      return view;
+    },
     .backward =
         [](const Grad& g) {
-          int dim = static_cast<int>(g.attribute(0));
-          int64_t start = 0;
-          for (int i = 0; i < g.operands(); ++i) {
-            int64_t size = g.in_shape(i)[dim];
-            if (g.wants(i)) g.give(i, slice(g.grad(), dim, start, start + size));
-            start += size;
+          const auto [dim, size, step] = unpack<UnfoldAttributes>(g.attributes().structure);
+          Tensor sum;
+          for (int64_t i = 0; i < size; ++i) {
+            const Tensor one = squeeze(slice(g.grad(), -1, i, i + 1), g.grad().ndim() - 1);
+            const Tensor placed = unslice(one, {dim, i, g.in_shape(0)[dim], step});
+            sum = sum ? add(sum, placed) : placed;
           }
+          g.give(0, sum);
         },
-    .needs = cat_needs,
-    .samples = {sample_with({{5, 3}, {2, 3}}, {0}), sample_with({{5, 3}, {5, 1}, {5, 7}}, {1})},
+    .needs =
+        [](const Attributes& attributes, int, std::span<const Shape>, const Box& result) {
+          const auto [dim, size, step] = unpack<UnfoldAttributes>(attributes.structure);
+          Box box = result;
+          box.offset.erase(box.offset.ndim() - 1);
+          box.shape.erase(box.shape.ndim() - 1);
+          box.offset[dim] *= step;
+          if (box.shape[dim]) box.shape[dim] = (box.shape[dim] - 1) * step + size;
+          return box;
+        },
+    .samples = {sample_with({{7, 3}}, {0, 3, 2}), sample_with({{3, 9}}, {1, 2, 4})},
 });
 
-static void check_cat(const Tensors& tensors, int dim) {
-  for (size_t i = 1; i < tensors.size(); ++i) {
-    const Shape &first = tensors[0].shape(), &shape = tensors[i].shape();
-    if (shape.ndim() == first.ndim() && with_size(shape, dim, first[dim]) == first) continue;
-    fail("cat: tensor ", i, " is ", shape, ", expected ", first, ", as tensor 0, except in dim ",
-         dim);
-  }
-}
-
-Tensor cat(const Tensors& tensors, int dim) {
-  if (tensors.empty()) fail("cat: number of tensors is 0, expected at least 1");
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (!tensors[i]) fail("cat: tensor ", i, " is empty, expected a tensor");
-  }
-  int at = normalized_dim("cat", dim, tensors[0].ndim());
-  check_cat(tensors, at);
-  if (tensors.size() == 1) return clone(tensors[0]);
-  DType dtype = tensors[0].dtype();
-  for (const Tensor& tensor : tensors) dtype = promote(dtype, tensor.dtype());
-  Tensors parts;
-  for (const Tensor& tensor : tensors) parts.push_back(as_dtype(tensor, dtype));
-  while (parts.size() > kMaxOperands) {
-    Tensors fewer;
-    for (auto some : ranges::views::chunk(parts, kMaxOperands)) {
-      fewer.push_back(cat(Tensors(some.begin(), some.end()), at));
-    }
-    parts = std::move(fewer);
-  }
-  return cat_op(parts, {.structure = {at}});
+Tensor unfolded(const Tensor& a, int dim, int64_t size, int64_t step) {
+  step = std::min(step, a.size(dim) - size + 1);
+  return unfold_op({a}, {.structure = pack_structure(UnfoldAttributes{dim, size, step})});
 }
 
 }  // namespace weft

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "ops/dims.h"
+#include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
+#include "weft/extend/views.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -70,7 +75,7 @@ class ReshapeRule {
 /// Returns the strides of `block` viewed as `to`, if its memory allows it; dims of size 1 have any.
 static std::optional<Strides> viewed_strides(const MemoryBlock& block, const Shape& to) {
   Strides strides = dense_strides(to);
-  if (block.is_dense()) return strides;
+  if (block.is_dense() || block.numel() == 0) return strides;
   int i = block.shape.ndim() - 1, j = to.ndim() - 1;
   while (i >= 0) {
     if (block.shape[i] == 1) {
@@ -122,6 +127,11 @@ static const Op reshape_op = register_op({
     .samples = {sample_with({{5, 6, 7}}, {5, 42}), sample_with({{5, 12}}, {5, 4, 3}),
                 sample_with({{8, 3}}, {4, 1, 2, 3}), sample_with({{4, 6}}, {3, 8})},
 });
+
+static const bool reshape_puts =
+    puts(reshape_op, [](const Attributes&, const Tensor& base, const Tensor& part) {
+      copy_(base, reshape(part, base.shape()));
+    });
 
 Tensor reshape(const Tensor& a, const Shape& shape) {
   if (!a) fail("reshape: no tensor is given, expected one");
@@ -209,6 +219,11 @@ static const Op permute_op = register_op({
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 7}}, {2, 0, 1})},
 });
 
+static const bool permute_puts =
+    puts(permute_op, [](const Attributes& attributes, const Tensor& base, const Tensor& part) {
+      copy_(base, permute(part, inverse_of(attributes.structure)));
+    });
+
 Tensor permute(const Tensor& a, const std::vector<int>& dims) {
   if (!a) fail("permute: no tensor is given, expected one");
   if (static_cast<int>(dims.size()) != a.ndim()) {
@@ -282,6 +297,77 @@ Tensor expand(const Tensor& a, const Shape& shape) {
   }
   if (shape == a.shape()) return a;
   return expand_op({a}, {.structure = shape});
+}
+
+// The diagonal of the last two dims that begins at row `row` and column `column`.
+struct DiagonalAttributes {
+  int64_t row, column, size;
+};
+
+/// Puts the last dim of `a` on that diagonal of matrices, with `base` elsewhere.
+static Tensor on_diagonal(const Tensor& a, const Tensor& base, const DiagonalAttributes& at,
+                          const Shape& shape) {
+  const int64_t rows = shape[shape.ndim() - 2], columns = shape[shape.ndim() - 1];
+  const Tensor padded = pad(a, -1, at.row, rows - at.row - at.size);
+  const Tensor mask = eye(rows, columns, at.column - at.row, options_next_to(a, DType::boolean));
+  return where(mask, unsqueeze(padded, -1), base);
+}
+
+static const Op diagonal_op = register_op({
+    .name = "diagonal",
+    .rule_of = [](const Attributes& attributes, std::span<const Shape> shapes) -> Rule {
+      std::string dims;
+      for (int d = 0; d < shapes[0].ndim() - 2; ++d) dims += dim_name(d) + " ";
+      const auto at = unpack<DiagonalAttributes>(attributes.structure);
+      return {concat(dims, "~r ~c -> ", dims, "+n"), {{"n", at.size}}};
+    },
+    .structure = {"row, column, size",
+                  [](const Dims& s, std::span<const Shape> shapes) {
+                    const int ndim = shapes[0].ndim();
+                    return s.ndim() == 3 && ndim >= 2 &&
+                           lies_within(s[0], s[2], 1, shapes[0][ndim - 2]) &&
+                           lies_within(s[1], s[2], 1, shapes[0][ndim - 1]);
+                  }},
+    .linear = {{0}},
+    .view = [](const Call& c) -> std::optional<View> {
+      View view{c.in(0).strides};
+      const int last = view.strides.ndim() - 1;
+      view.strides[last - 1] += view.strides[last];
+      view.strides.erase(last);
+      return view;
+    },
+    .backward =
+        [](const Grad& g) {
+          const auto at = unpack<DiagonalAttributes>(g.attributes().structure);
+          g.give(0, on_diagonal(g.grad(), next_to(g.grad(), 0), at, g.in_shape(0)));
+        },
+    .needs =
+        [](const Attributes& attributes, int, std::span<const Shape>, const Box& result) {
+          const auto at = unpack<DiagonalAttributes>(attributes.structure);
+          Box box = result;
+          const int last = result.shape.ndim() - 1;
+          box.offset[last] += at.row;
+          box.offset.push_back(result.offset[last] + at.column);
+          box.shape.push_back(result.shape[last]);
+          return box;
+        },
+    .samples = {sample_with({{5, 7}}, {0, 2, 4}), sample_with({{2, 7, 5}}, {3, 0, 4})},
+});
+
+static const bool diagonal_puts =
+    puts(diagonal_op, [](const Attributes& attributes, const Tensor& base, const Tensor& part) {
+      const auto at = unpack<DiagonalAttributes>(attributes.structure);
+      copy_(base, on_diagonal(part, base, at, base.shape()));
+    });
+
+Tensor diagonal(const Tensor& a, int64_t offset) {
+  check_tensor("diagonal", a);
+  if (a.ndim() < 2) fail("diagonal: the tensor is ", a.shape(), ", expected at least two dims");
+  const int64_t rows = a.size(-2), columns = a.size(-1);
+  const int64_t row = std::clamp<int64_t>(-offset, 0, rows);
+  const int64_t column = std::clamp<int64_t>(offset, 0, columns);
+  const int64_t size = std::min(rows - row, columns - column);
+  return diagonal_op({a}, {.structure = {row, column, size}});
 }
 
 }  // namespace weft

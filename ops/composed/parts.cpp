@@ -156,11 +156,7 @@ Tensor unfold(const Tensor& a, int dim, int64_t size, int64_t step) {
     none.push_back(0);
     return expand(unsqueeze(narrow(a, at, 0, 0), -1), none);
   }
-  Tensors elements;
-  for (int64_t i = 0; i < size; ++i) {
-    elements.push_back(slice(a, at, i, i + (windows - 1) * step + 1, step));
-  }
-  return stack(elements, -1);
+  return unfolded(a, at, size, step);
 }
 
 Tensor rot90(const Tensor& a, int64_t turns, const std::vector<int>& dims) {

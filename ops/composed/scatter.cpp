@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "ops/dims.h"
+#include "ops/engine/copied_view.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/ops.h"
@@ -274,7 +275,9 @@ static Tensor strided_places(const Tensor& a, const Shape& sizes,
 
 Tensor as_strided(const Tensor& a, const Shape& sizes, const std::vector<int64_t>& strides,
                   int64_t offset) {
-  return take_flat(a, strided_places(a, sizes, strides, offset));
+  const Tensor copy = take_flat(a, strided_places(a, sizes, strides, offset));
+  CopiedView::attach(copy, a, nullptr, kNoAttributes);
+  return copy;
 }
 Tensor as_strided_scatter(const Tensor& a, const Tensor& src, const Shape& sizes,
                           const std::vector<int64_t>& strides, int64_t offset) {

@@ -114,6 +114,7 @@ void BackwardRun::run_node(const Ref<Node>& node) {
 
 void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   if (!edge.node || !gradient) return;
+  if (gradient.body()->copied) gradient = apart(gradient);
   auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
   if (leaf && leaf->sink) {
     auto [tensor, accumulate] = leaf->sink->destination();

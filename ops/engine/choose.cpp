@@ -182,8 +182,11 @@ class Chooser {
   }
 
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
-    Ref<Layout> result =
-        layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
+    Ref<Layout> result = query_.operands[0];
+    if (!choice.results.empty()) {
+      result =
+          layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
+    }
     if (const std::optional<ByIndex>& rows = query_.spec.by_index) {
       if (rows->rows != static_cast<int>(operand)) return 0;
       return predicted_rows_seconds(*rows, fetched_dim(query_.binding, operand), used, *result);

@@ -11,6 +11,15 @@
 
 namespace weft {
 
+/// Returns the slice of an operand that a slice of the result needs.
+using Needs = std::function<Box(const Box& result)>;
+
+/// Returns each rank's slice of the operand, clipped to the operand's shape.
+std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs);
+
+/// Returns how many elements the rank that lacks most of what it needs lacks.
+int64_t most_missing(const Layout& operand, const std::vector<Box>& needed);
+
 /// The properties of an op call that determine its layouts.
 struct ChoiceQuery {
   const OpSpec& spec;

@@ -22,6 +22,17 @@ static bool boundaries_coincide(int64_t size, int64_t inner, std::span<const int
   return true;
 }
 
+/// True when an axis cuts the operand of a view op, or the view, but did not cut the operand
+/// before. Each replica would then show only its part of the elements, and change only these.
+static bool cuts_replicas(const ChoiceQuery& query, const Choice& choice) {
+  const Sharding& given = query.operands[0]->sharding;
+  for (int axis = 0; axis < given.axes(); ++axis) {
+    if (!given[axis].is_replicate()) continue;
+    if (choice.operands[0][axis].is_shard() || choice.results[0][axis].is_shard()) return true;
+  }
+  return false;
+}
+
 static bool keeps_cuts_of(int dim, const Pattern& given, const Pattern& used) {
   for (int axis = 0; axis < given.axes(); ++axis) {
     if (!given[axis].is_shard(dim) && !used[axis].is_shard(dim)) continue;
@@ -75,6 +86,7 @@ class Combiner {
         (stage ? choice.stages : choice.results).push_back(*sharding);
       }
     }
+    if (query_.spec.view && cuts_replicas(query_, choice)) return std::nullopt;
     const bool joins = std::ranges::any_of(axes_, [](auto& a) { return a.with >= 0; });
     if (joins && !keeps_joined(query_, choice)) return std::nullopt;
     if (!parts_agree(query_, choice)) return std::nullopt;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/engine/copied_view.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -27,6 +28,8 @@ struct Running {
   InlineList<Tensor, 3 * kMaxOperands + kMaxResults> made;
   /// Operand 0's slice, if it is fetched from other ranks.
   const Tensor* slice = nullptr;
+  /// The whole result is a view, by its form; the view that was made is of memory of this call.
+  bool is_view = false, is_copied = false;
   CallBody call;
   MovedRows rows;
   Results results;
@@ -34,23 +37,6 @@ struct Running {
 };
 
 }  // namespace
-
-/// Returns the mesh of the operands over one, if all others hold values that are equal on all ranks
-/// and none of these is changed.
-static DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands) {
-  DeviceMesh mesh;
-  bool joins = false;
-  for (size_t i = 0; i < operands.size(); ++i) {
-    if (operands[i].is_sharded()) {
-      mesh = operands[i].sharding().mesh();
-      continue;
-    }
-    const bool is_written = contains(op.spec.writes, static_cast<int>(i));
-    if (is_written || !operands[i].storage()->is_equal_on_ranks()) return {};
-    joins = true;
-  }
-  return joins ? mesh : DeviceMesh();
-}
 
 static uint64_t hash_of(uint32_t op, const Dims& structure, std::span<const Tensor> operands) {
   uint64_t hash = mixed(op, static_cast<uint64_t>(structure.ndim()));
@@ -184,9 +170,17 @@ static void compute(Running& run) {
   }
 }
 
-/// Makes result 0 as a view of operand 0; returns false when it is not one.
-static bool make_view(Running& run) {
-  if (!run.op.spec.view) return false;
+/// Makes result 0 of a view op from `given`, its operand; returns false when forward has to copy.
+/// Over a mesh, whether the result is a view follows from the form of the whole.
+static bool make_view(Running& run, const Tensor& given) {
+  const Ref<Form>& form = given.body()->form;
+  const bool has_form = run.route.results[0]->sharding || form;
+  if (has_form) {
+    if (!run.route.has_form || !(run.route.form_in == form)) [[unlikely]]
+      find_form(run.op, run.call.attributes, run.route, form);
+    run.is_view = run.route.is_view;
+    if (!run.is_view && run.op.spec.forward) return false;
+  }
   std::optional<View> view = run.op.spec.view(Call(run.call));
   if (!view && run.op.spec.forward) return false;
   if (!view) fail(run.op.spec.name, ": view and forward are missing here, expected one of them");
@@ -200,9 +194,25 @@ static bool make_view(Running& run) {
     }
   }
   run.results.tensors[0] = make_tensor(run.route.results[0], body.storage, offset, view->strides);
-  run.results.tensors[0].body()->is_partial_view = body.is_partial_view || route.move || run.slice;
+  if (has_form) {
+    TensorBody& made = *run.results.tensors[0].body();
+    made.form = run.route.form_out;
+    run.is_copied = (route.move || run.slice) && !(body.storage == given.body()->storage);
+    if (!run.is_copied) made.copied = body.copied;
+  } else if (body.copied) [[unlikely]] {
+    run.results.tensors[0].body()->copied = body.copied;
+  }
   run.results.count = 1;
   return true;
+}
+
+/// Links result 0 with the operand if it is a view of it, but a copy in memory.
+static void link_copy(const std::shared_ptr<const OpBody>& op, const Running& run,
+                      const Tensor& given, bool is_made) {
+  if (is_made ? !run.is_copied : !run.is_view) return;
+  const Tensor& result = run.results.tensors[0];
+  result.body()->form = run.route.form_out;
+  CopiedView::attach(result, given, op, run.call.attributes);
 }
 
 /// True when `from` and `to` place elements alike: no bytes move and no zeros are written.
@@ -294,16 +304,6 @@ static bool take_kept(KeptResults& kept, Running& run) {
   return run.results.count > 0;
 }
 
-/// Returns the operands, of which those without a mesh are replicated over that of the others.
-static Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
-  const DeviceMesh mesh = mesh_to_join(op, operands);
-  Tensors all(operands.begin(), operands.end());
-  for (Tensor& operand : all) {
-    if (!operand.is_sharded()) operand = distribute(operand, mesh, {});
-  }
-  return all;
-}
-
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
   const RankThread::Call call(thread_of(operands), op->spec.name);
@@ -315,7 +315,8 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   check_writes(*op, operands);
   Running run(*op, *route, operands, attributes);
   add_operands(run, operands, traced);
-  if (!make_view(run) && !(engine.kept && take_kept(*engine.kept, run))) {
+  const bool is_made = op->spec.view && make_view(run, operands[0]);
+  if (!is_made && !(engine.kept && take_kept(*engine.kept, run))) {
     const bool is_here = run.device.kind != DeviceKind::meta;
     if (op->dense_in && is_here) make_dense(run);
     if (!op->spec.writes.empty()) keep_apart(run);
@@ -326,7 +327,8 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
     if (engine.kept) [[unlikely]]
       engine.kept->keep(op->spec.name, run.results.all());
   }
-  for (int i : op->spec.writes) operands[static_cast<size_t>(i)].storage()->mark_changed();
+  if (op->spec.view) link_copy(op, run, operands[0], is_made);
+  for (int i : op->spec.writes) changed(operands[static_cast<size_t>(i)]);
   if (Context::current().grad_enabled && op->spec.differentiable) {
     record_op(op, std::move(route), attributes, operands, run.used, run.results);
   }
@@ -345,7 +347,7 @@ static void fill_places(const Results& results, std::span<Place> places) {
   for (size_t i = 0; i < places.size(); ++i) {
     if (!places[i].tensor) continue;
     if (places[i].direct) {
-      places[i].tensor.storage()->mark_changed();
+      changed(places[i].tensor);
     } else {
       add_into(places[i].tensor, places[i].accumulate, results.tensors[i]);
     }
@@ -364,7 +366,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
   Running run(*op, *route, operands, attributes);
   add_operands(run, operands, traced);
-  if (!make_view(run)) {
+  if (!op->spec.view || !make_view(run, operands[0])) {
     if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
     if (route->staged) run_stages(run);
     make_results(run, places);

@@ -43,7 +43,9 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& 
   if (std::optional<Box> part = local_part(*plan)) {
     int64_t offset = body.offset;
     for (int d = 0; d < part->shape.ndim(); ++d) offset += part->offset[d] * body.strides[d];
-    return make_tensor(plan->to, body.storage, offset, body.strides);
+    Tensor made = make_tensor(plan->to, body.storage, offset, body.strides);
+    made.body()->copied = body.copied;
+    return made;
   }
   Tensor result = new_tensor(plan->to, tensor.device());
   if (tensor.device().kind == DeviceKind::meta) {
@@ -57,8 +59,36 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& 
 }
 
 Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
-  if (layout_of(tensor) == layout) return tensor;
+  const Layout& from = *layout_of(tensor);
+  if (&from == layout.get()) return tensor;
+  if (from.sharding && from.sharding == layout->sharding && from.shape == layout->shape) {
+    return tensor;
+  }
   return run_plan(tensor, plan_between(layout_of(tensor), layout));
+}
+
+DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands) {
+  DeviceMesh mesh;
+  bool joins = false;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (operands[i].is_sharded()) {
+      mesh = operands[i].sharding().mesh();
+      continue;
+    }
+    const bool is_written = contains(op.spec.writes, static_cast<int>(i));
+    if (is_written || !operands[i].storage()->is_equal_on_ranks()) return {};
+    joins = true;
+  }
+  return joins ? mesh : DeviceMesh();
+}
+
+Tensors joined(const OpBody& op, std::span<const Tensor> operands) {
+  const DeviceMesh mesh = mesh_to_join(op, operands);
+  Tensors all(operands.begin(), operands.end());
+  for (Tensor& operand : all) {
+    if (!operand.is_sharded()) operand = distribute(operand, mesh, {});
+  }
+  return all;
 }
 
 OpLog::OpLog() {
@@ -301,7 +331,7 @@ void add_into(const Tensor& destination, bool accumulate, const Tensor& value) {
   } else {
     copy(destination.block(), moved.block());
   }
-  destination.storage()->mark_changed();
+  changed(destination);
 }
 
 RankThread* thread_of(std::span<const Tensor> operands) {

@@ -82,6 +82,11 @@ struct Results {
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes);
 
+/// Returns the mesh of the operands over one, if all others hold values that are equal on all ranks
+/// and none of these is changed; and the operands, of which those are replicated over it.
+DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands);
+Tensors joined(const OpBody& op, std::span<const Tensor> operands);
+
 /// The destination of a result; none if `tensor` is empty.
 struct Place {
   Tensor tensor = {};

@@ -6,6 +6,7 @@
 #include "ops/engine/backward_run.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
+#include "weft/extend/views.h"
 #include "weft/ops/reductions.h"
 
 namespace weft {
@@ -249,7 +250,7 @@ Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
   node->function = std::move(function);
   for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
   node->is_view = inputs.size() == 1 && inputs[0] && outputs.size() == 1 && outputs[0] &&
-                  inputs[0].storage() == outputs[0].storage();
+                  is_view_of(outputs[0], inputs[0]);
   Tensors recorded;
   for (size_t i = 0; i < outputs.size(); ++i) {
     Ref<Layout>& layout = node->layouts.emplace_back();
@@ -272,7 +273,9 @@ Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
 
 /// Returns the same elements without a node: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {
-  return {relabeled(tensor, layout_of(tensor)), tensor.storage()->version()};
+  Tensor same = relabeled(tensor, layout_of(tensor));
+  same.body()->copied = {};
+  return {std::move(same), tensor.storage()->version()};
 }
 
 void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
@@ -285,7 +288,7 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
   }
   if (!wanted) return;
   auto* node = new OpNode(op, std::move(route), attributes);
-  node->is_view = op->spec.view && results.tensors[0].storage() == operands[0].storage();
+  node->is_view = op->spec.view && is_view_of(results.tensors[0], operands[0]);
   Ref<Node> shared(node);
   const uint32_t saved_in = op->saved_in & ((1u << operands.size()) - 1);
   for (size_t i = 0; i < operands.size(); ++i) {
@@ -294,7 +297,7 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
     const bool fetched = node->route->operands[i].fetched;
     const Tensor& kept = fetched ? operands[i] : *used[static_cast<int>(i)];
     const bool saves = saved_in >> i & 1;
-    node->in.add(saves ? OpNode::Saved{kept, kept.storage()->version()} : OpNode::Saved());
+    node->in.add(saves ? OpNode::Saved{apart(kept), kept.storage()->version()} : OpNode::Saved());
   }
   for (int i = 0; i < results.count; ++i) {
     Tensor& result = results.tensors[static_cast<size_t>(i)];

@@ -155,6 +155,8 @@ class Router {
   }
 
   void add_operand(size_t i, Ref<Layout> used) {
+    // Layouts of a mesh whose tables are made again are other objects.
+    if (used->sharding == layouts_[i]->sharding) used = layouts_[i];
     OperandRoute operand{layouts_[i], std::move(used)};
     operand.box = operand.used->box;
     if (!(operand.given == operand.used)) {
@@ -170,7 +172,7 @@ class Router {
   void add_fetch(size_t i, OperandRoute& operand) {
     operand.fetched = true;
     operand.fetched_boxes =
-        needed_boxes(*operand.used, *route_->results[0], needs_of(static_cast<int>(i)));
+        needed_boxes(*operand.used, route_->written(), needs_of(static_cast<int>(i)));
     operand.fetch_is_local = most_missing(*operand.used, operand.fetched_boxes) == 0;
     const int rank = operand.used->grid ? operand.used->grid->rank() : 0;
     operand.box = operand.fetched_boxes[static_cast<size_t>(rank)];

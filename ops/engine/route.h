@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mesh/mesh_body.h"
+#include "ops/engine/tensor_body.h"
 #include "src/comm/rank_thread.h"
 #include "weft/extend/op.h"
 #include "weft/storage.h"
@@ -142,11 +143,16 @@ struct Route final : public RefCounted {
   bool counts_here = true;
   /// Combinations of the indices of all factors, on this rank; 0 for an op without products.
   double combinations = 0;
+  /// Whether the whole result is a view of an operand of form `form_in`, and the result's form.
+  bool is_view = false, has_form = false;
+  Ref<Form> form_in, form_out;
   /// Bytes received from other ranks by moves, fetches and stages.
   int64_t bytes = 0;
 
   const OperandRoute& operand(int i) const { return operands[static_cast<size_t>(i)]; }
   const Layout& result(int i) const { return *results[static_cast<size_t>(i)]; }
+  /// The layout of result 0 or, without results, of operand 0, which is changed.
+  const Layout& written() const { return results.empty() ? *operands[0].used : *results[0]; }
   static void destroy(Route* route) { delete route; }
 };
 
@@ -187,14 +193,5 @@ void check_cut_indices(const OpBody& op, const Route& route, std::span<const Ten
 /// Moves the rows that the indices of a call name, and gives it these and indices into them.
 /// std::invalid_argument on all ranks that take part when one of them has an index out of range.
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call);
-
-/// Returns the slice of an operand that a slice of the result needs.
-using Needs = std::function<Box(const Box& result)>;
-
-/// Returns each rank's slice of the operand, clipped to the operand's shape.
-std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs);
-
-/// Returns how many elements the rank that lacks most of what it needs lacks.
-int64_t most_missing(const Layout& operand, const std::vector<Box>& needed);
 
 }  // namespace weft

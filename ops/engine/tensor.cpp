@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/tensor.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
+#include "ops/engine/copied_view.h"
 #include "ops/engine/tensor_body.h"
 #include "src/base/numeric.h"
 #include "src/kernels/copy/copy.h"
@@ -19,7 +23,14 @@ void release_handle(TensorBody* body) {
   if (body->release()) TensorBody::destroy(body);
 }
 
+void retain_handle(CopiedView* view) { view->retain(); }
+void release_handle(CopiedView* view) {
+  if (view->release()) CopiedView::destroy(view);
+}
+
 MemoryBlock TensorBody::block() const {
+  if (copied) [[unlikely]]
+    copied->refresh();
   auto* start = static_cast<char*>(storage->data());
   if (start) start += offset * static_cast<int64_t>(size_of(layout->dtype));
   return {start, layout->dtype, storage->device(), layout->box.shape, strides};
@@ -38,12 +49,40 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
   return true;
 }
 
-void check_changeable(const char* what, const Tensor& tensor) {
-  if (tensor.body()->is_partial_view) {
-    fail(what, ": the tensor ", tensor.shape(), " is a view of a redistributed tensor, expected ",
-         "one that holds its elements; change the tensor it was made from, or copy it first");
+/// Whether two elements of such a tensor may be one in memory.
+static bool repeats_elements(const Shape& shape, const Strides& strides) {
+  if (shape.product() == 0) return false;
+  int64_t extent = 1;
+  int inner = shape.ndim();
+  while (inner > 0 && (shape[inner - 1] == 1 || strides[inner - 1] >= extent)) {
+    --inner;
+    if (shape[inner] != 1) extent = strides[inner] * shape[inner];
   }
-  if (tensor.storage()->is_copy()) {
+  if (inner == 0) return false;
+  std::array<std::pair<int64_t, int64_t>, kMaxDims> dims;
+  size_t count = 0;
+  for (int d = 0; d < shape.ndim(); ++d) {
+    if (shape[d] > 1) dims[count++] = {std::abs(strides[d]), shape[d]};
+  }
+  std::sort(dims.begin(), dims.begin() + static_cast<ptrdiff_t>(count));
+  int64_t last = 0;
+  for (size_t i = 0; i < count; ++i) {
+    if (dims[i].first <= last) return true;
+    last += dims[i].first * (dims[i].second - 1);
+  }
+  return false;
+}
+
+void check_changeable(const char* what, const Tensor& tensor) {
+  const TensorBody& body = *tensor.body();
+  const Strides* strides = body.layout->sharding ? nullptr : &body.strides;
+  if (body.form) strides = &body.form->strides;
+  if (strides && repeats_elements(body.layout->shape, *strides)) {
+    fail(what, ": the tensor ", tensor.shape(), " repeats elements (expand), expected one that ",
+         "holds each once; copy it first");
+  }
+  if (body.copied) body.copied->check_changeable(what, tensor);
+  if (body.storage->is_copy()) {
     fail(what, ": the tensor ", tensor.shape(), " is a parameter gathered for forward, expected ",
          "its value(), which the next forward gathers again");
   }
@@ -74,7 +113,24 @@ Tensor new_tensor(Ref<Layout> layout, Device device) {
 
 Tensor relabeled(const Tensor& tensor, Ref<Layout> layout) {
   const TensorBody& body = *tensor.body();
-  return make_tensor(std::move(layout), body.storage, body.offset, body.strides);
+  const bool is_same =
+      layout == body.layout || (layout->sharding && layout->shape == body.layout->shape);
+  Tensor made = make_tensor(std::move(layout), body.storage, body.offset, body.strides);
+  if (is_same) made.body()->form = body.form;
+  made.body()->copied = body.copied;
+  return made;
+}
+
+Tensor apart(const Tensor& tensor) {
+  if (!tensor.body()->copied) return tensor;
+  const TensorBody& from = *tensor.body();
+  Tensor made = relabeled(tensor, from.layout);
+  TensorBody& body = *made.body();
+  body.copied = {};
+  body.node = from.node;
+  body.result = from.result;
+  body.recorded_changes = from.recorded_changes;
+  return made;
 }
 
 static const TensorBody& checked(const char* what, const Tensor& tensor) {
@@ -99,11 +155,7 @@ Tensor Tensor::local() const {
   return relabeled(*this, layout_of(Sharding(), layout.box.shape, layout.dtype));
 }
 
-Tensor Tensor::detach() const {
-  Tensor same = relabeled(*this, checked("detach", *this).layout);
-  same.body()->is_partial_view = body_->is_partial_view;
-  return same;
-}
+Tensor Tensor::detach() const { return relabeled(*this, checked("detach", *this).layout); }
 
 double Tensor::item() const {
   check_tensor("item", *this);

@@ -9,6 +9,19 @@
 
 namespace weft {
 
+/// The strides of a whole tensor, and its first element in the tensor that it is a view of, if one
+/// device holds both: known to all ranks, as the layout is.
+struct Form final : public RefCounted {
+  Form(const Strides& given, int64_t first) : strides(given), offset(first) {}
+  const Strides strides;
+  const int64_t offset;
+  static void destroy(Form* form) { delete form; }
+};
+
+struct CopiedView;
+void retain_handle(CopiedView* view);
+void release_handle(CopiedView* view);
+
 /// The data behind a Tensor: its memory and its place on the tape.
 struct TensorBody final : public RefCounted, public Pooled<TensorBody> {
   Ref<Layout> layout;
@@ -23,9 +36,11 @@ struct TensorBody final : public RefCounted, public Pooled<TensorBody> {
   int result = 0;
   /// The storage's, when `node` was known to say how all its elements were computed.
   uint32_t recorded_changes = 0;
-  /// A view of a moved copy, or of one rank's part of a replicated tensor: a change in place would
-  /// be lost, or would make replicas differ.
-  bool is_partial_view = false;
+  /// Null over a mesh if the whole is dense and starts at offset 0; on one device, if it has the
+  /// strides of this part.
+  Ref<Form> form;
+  /// For a view that is held as a copy, and views of that; otherwise null.
+  Ref<CopiedView> copied;
 
   MemoryBlock block() const;
 
@@ -39,6 +54,8 @@ Tensor make_tensor(Ref<Layout> layout, Ref<Storage> storage, int64_t offset,
 Tensor new_tensor(Ref<Layout> layout, Device device);
 /// Returns a tensor with the same memory and another layout of the same local shape.
 Tensor relabeled(const Tensor& tensor, Ref<Layout> layout);
+/// Returns the tensor; for a copied view, the same elements as a tensor that is none.
+Tensor apart(const Tensor& tensor);
 
 inline const Ref<Layout>& layout_of(const Tensor& tensor) { return tensor.body()->layout; }
 
@@ -86,8 +103,21 @@ void check_shape(const char* what, const Shape& shape);
 /// Whether `from`, broadcast from the right, is `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 
-/// Throws std::invalid_argument when a change in place of the tensor would be lost.
+/// Throws std::invalid_argument when a change in place of the tensor would be lost, or would change
+/// an element more than once. Equal on all ranks.
 void check_changeable(const char* what, const Tensor& tensor);
+void put_back(const TensorBody& body, bool recorded);
+/// States that the elements of the tensor have changed; a copied view puts them back.
+inline void changed(const Tensor& tensor, bool recorded = false) {
+  const TensorBody& body = *tensor.body();
+  recorded ? body.storage->mark_recorded() : body.storage->mark_changed();
+  if (body.copied) [[unlikely]]
+    put_back(body, recorded);
+}
+/// States that a recorded op has changed elements of the tensor.
+void mark_recorded(const Tensor& tensor);
+/// Whether both are the same view of the same elements.
+bool shows_same(const Tensor& a, const Tensor& b);
 
 [[noreturn]] void fail_outdated(const Tensor& tensor);
 /// std::invalid_argument when a recorded op has changed the elements in place through another

@@ -6,6 +6,7 @@
 #include <pybind11/numpy.h>
 
 #include "python/bindings/bindings.h"
+#include "weft/extend/views.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/in_place.h"
 #include "weft/ops/indexing.h"
@@ -160,7 +161,7 @@ Tensor selected(const Tensor& x, const std::vector<Selection>& selections, bool 
       case Selection::Kind::range:
         if (s.start != 0 || s.stop != result.shape()[dim] || s.step != 1) {
           result = slice(result, dim, s.start, s.stop, std::abs(s.step));
-          if (s.step < 0 && turns) result = flip(result, {dim});
+          if (s.step < 0 && turns) result = turned(result, {dim});
         }
         ++dim;
         break;

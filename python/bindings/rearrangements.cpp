@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "weft/extend/views.h"
 #include "weft/ops/shapes.h"
 
 #include <algorithm>
@@ -41,8 +42,7 @@ void bind_shapes(py::module_& m) {
           "where memory allows. copy=True always copies; copy=False never, but raises ValueError"),
       [](const Tensor& x, const Shape& shape, const std::optional<bool>& copy) {
         const Tensor result = reshaped(x, shape);
-        if (!copy || result.storage() == x.storage())
-          return copy.value_or(false) ? clone(result) : result;
+        if (!copy || is_view_of(result, x)) return copy.value_or(false) ? clone(result) : result;
         if (!*copy)
           fail("reshape: shape is ", shape, ", expected one that a view of the tensor ", x.shape(),
                " can have, because copy is False");

@@ -315,6 +315,11 @@ TEST(InPlace, APartIsAssigned) {
   expect_close(one.results[0], other.results[0], 1e-6, "result");
   for (size_t i : {0, 1}) expect_close(one.gradients[i], other.gradients[i], 1e-5, "gradient");
   const Tensor w = leaf(kTarget);
+  EXPECT_EQ(error_of([] {
+              assign_(
+                  ones({2}), [](const Tensor& x) { return clone(x); }, 1);
+            }),
+            "assign_: the part [2] of the tensor [2] is a copy, expected a view");
   EXPECT_NE(error_of([&] { assign_(w, rows, 1); }).find("assign_: the tensor [5, 7] is a leaf"),
             std::string::npos);
 }

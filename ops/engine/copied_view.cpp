@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/engine/copied_view.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "ops/engine/engine.h"
+#include "ops/engine/route.h"
+#include "src/kernels/copy/copy.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+#include "weft/extend/views.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+void find_form(const OpBody& op, const Attributes& attributes, Route& route,
+               const Ref<Form>& given) {
+  const auto whole_of = [](const Layout& layout) {
+    return layout_of(Sharding(), layout.shape, layout.dtype);
+  };
+  Route whole;
+  const Ref<Layout> from = whole_of(*route.operands[0].given);
+  whole.operands.push_back({.given = from, .used = from, .box = from->box});
+  whole.results.push_back(whole_of(*route.results[0]));
+  CallBody call(whole, attributes);
+  const Strides& strides = given ? given->strides : from->local_strides;
+  call.ins.add(MemoryBlock{nullptr, from->dtype, cpu, from->shape, strides});
+  const std::optional<View> view = op.spec.view(Call(call));
+  route.is_view = view.has_value();
+  route.has_form = true;
+  route.form_in = given;
+  route.form_out = {};
+  if (!view) return;
+  int64_t offset = view->offset + (given ? given->offset : 0);
+  if (route.operands[0].fetched) {
+    const Box needed = op.spec.needs(attributes, 0, {&from->shape, 1}, whole.result(0).box);
+    for (int d = 0; d < from->shape.ndim(); ++d) offset += needed.offset[d] * strides[d];
+  }
+  if (offset == 0 && view->strides == whole.result(0).local_strides) return;
+  route.form_out = Ref<Form>(new Form(view->strides, offset));
+}
+
+void CopiedView::attach(const Tensor& view, const Tensor& base, std::shared_ptr<const OpBody> op,
+                        const Attributes& attributes) {
+  Ref<CopiedView> made(new CopiedView);
+  made->op = std::move(op);
+  made->attributes = attributes;
+  made->base = base.detach();
+  made->part = relabeled(view, layout_of(view));
+  made->version = base.storage()->version();
+  if (const Ref<CopiedView>& outer = base.body()->copied) made->depth = outer->depth + 1;
+  if (made->depth > kDeepest) {
+    made->op = nullptr;
+    made->base = made->part;
+  }
+  view.body()->copied = std::move(made);
+}
+
+void CopiedView::refresh() {
+  if (is_busy || !op) return;
+  if (const Ref<CopiedView>& outer = base.body()->copied) outer->refresh();
+  if (version == base.storage()->version()) return;
+  version = base.storage()->version();
+  if (part.device().kind == DeviceKind::meta) return;
+  const NoGrad no_grad;
+  const Results now = dispatch(op, {&base, 1}, attributes);
+  copy(part.block(), now.tensors[0].block());
+  part.storage()->mark_changed();
+}
+
+/// By the op's id.
+static std::unordered_map<uint32_t, Put>& all_puts() {
+  static std::unordered_map<uint32_t, Put> puts;
+  return puts;
+}
+
+bool puts(const Op& op, Put put) { return all_puts().emplace(op.body().id, std::move(put)).second; }
+
+/// Puts the elements of `part` to their places in `base`, found from the numbers of these.
+static void put_by_number(const Op& op, const Attributes& attributes, const Tensor& base,
+                          const Tensor& part) {
+  TensorOptions options{.dtype = DType::i64, .device = base.device()};
+  if (base.is_sharded()) options.sharding = Sharding(base.sharding().mesh(), {});
+  const Tensor numbers =
+      reshape(arange(0, static_cast<double>(base.numel()), 1, options), base.shape());
+  copy_(base, put(base, op({numbers}, attributes), part));
+}
+
+void CopiedView::put_back(bool recorded) {
+  const NoGrad no_grad;
+  if (recorded) mark_recorded(base);
+  is_busy = true;
+  try {
+    const auto found = all_puts().find(op->id);
+    if (found != all_puts().end()) {
+      found->second(attributes, base, part);
+    } else if (part.device().kind != DeviceKind::meta) {
+      put_by_number(Op(op), attributes, base, part);
+    }
+  } catch (...) {
+    is_busy = false;
+    throw;
+  }
+  is_busy = false;
+  version = base.storage()->version();
+}
+
+void CopiedView::check_changeable(const char* what, const Tensor& view) const {
+  if (!op || layout_of(base)->sharding.has_partial()) {
+    fail(what, ": the tensor ", view.shape(), " is a copy of elements of a tensor ", base.shape(),
+         op ? " with a Partial" : "", ", expected one that holds its elements; change the tensor ",
+         "it was made from, or copy it first");
+  }
+  if (!part.is_sharded()) return weft::check_changeable(what, base);
+  if (!view.is_sharded()) {
+    fail(what, ": the tensor ", view.shape(), " is this rank's part of a copied view, expected ",
+         "the view; copy it first");
+  }
+  if (Context::current().traffic != Traffic::allow) {
+    fail(what, ": the tensor ", view.shape(), " shows elements of other ranks, expected none, as ",
+         "the traffic policy demands; change the tensor it was made from, or copy it first");
+  }
+  weft::check_changeable(what, base);
+}
+
+bool is_view_of(const Tensor& view, const Tensor& base) {
+  const TensorBody* body = view.body().get();
+  for (; !(body->storage == base.storage()); body = body->copied->base.body().get()) {
+    if (!body->copied) return false;
+  }
+  return true;
+}
+
+bool shows_same(const Tensor& a, const Tensor& b) {
+  const TensorBody &x = *a.body(), &y = *b.body();
+  if (!(a.shape() == b.shape()) || a.dtype() != b.dtype() || a.sharding() != b.sharding()) {
+    return false;
+  }
+  const auto is_same_form = [&] {
+    if (!x.form || !y.form) return x.form == y.form;
+    return x.form->strides == y.form->strides && x.form->offset == y.form->offset;
+  };
+  if (!is_same_form()) return false;
+  if (x.storage == y.storage) return x.offset == y.offset && x.strides == y.strides;
+  // Two copies of the same elements.
+  if (!x.copied || !y.copied) return false;
+  const CopiedView &from = *x.copied, &to = *y.copied;
+  const auto is_whole = [](const TensorBody& body) {
+    const TensorBody& part = *body.copied->part.body();
+    return body.layout == part.layout && body.offset == part.offset && body.strides == part.strides;
+  };
+  return from.op && from.op == to.op && from.attributes.structure == to.attributes.structure &&
+         is_whole(x) && is_whole(y) && shows_same(from.base, to.base);
+}
+
+void mark_recorded(const Tensor& tensor) {
+  tensor.storage()->mark_recorded();
+  if (const Ref<CopiedView>& copied = tensor.body()->copied) mark_recorded(copied->base);
+}
+
+void put_back(const TensorBody& body, bool recorded) { body.copied->put_back(recorded); }
+
+}  // namespace weft

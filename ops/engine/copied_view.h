@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "ops/engine/tensor_body.h"
+#include "weft/extend/call.h"
+
+namespace weft {
+
+struct OpBody;
+struct Route;
+
+/// A view that is held as a copy, since its elements had to move: `part` holds elements of `base`,
+/// those that a view op selects. A change of one of them reaches the other: a change of `part` is
+/// put back at once, `part` is fetched again when it is read after a change of `base`. Ranks agree
+/// on both, because all of them count the same changes.
+struct CopiedView final : public RefCounted {
+  /// Null for a copy that refuses changes.
+  std::shared_ptr<const OpBody> op = {};
+  Attributes attributes = {};
+  Tensor base = {}, part = {};
+  /// The version of base's memory that `part` shows.
+  uint64_t version = 0;
+  bool is_busy = false;
+  /// Copies up to the tensor in memory, which all live as long as this one: no more than kDeepest,
+  /// beyond which a copy refuses changes and shows no later ones.
+  int depth = 1;
+  static constexpr int kDeepest = 32;
+
+  /// Makes `view` one, of `base` by `op`.
+  static void attach(const Tensor& view, const Tensor& base, std::shared_ptr<const OpBody> op,
+                     const Attributes& attributes);
+  void refresh();
+  void put_back(bool recorded);
+  /// Throws std::invalid_argument "<what>: ..." where a change of `view` cannot be put back.
+  void check_changeable(const char* what, const Tensor& view) const;
+
+  static void destroy(CopiedView* view) { delete view; }
+};
+
+/// Works out, for a route of a view op, whether the whole result is a view of an operand of form
+/// `given`, and the result's form.
+void find_form(const OpBody& op, const Attributes& attributes, Route& route,
+               const Ref<Form>& given);
+
+}  // namespace weft

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes through views reach the elements that they show, on all ranks, or raise on all of them."""
+
+import os
+
+import numpy as np
+import pytest
+import view_writes
+import weft
+from weft import Replicate, Shard
+
+
+def test_random_cases_are_numpys():
+    """view_writes.py runs more: 50,000 with FIRST END, or WEFT_VIEW_CASES here."""
+    count = int(os.environ.get("WEFT_VIEW_CASES", 520))
+    failures = view_writes.run_seeds(range(count))
+    assert not failures, "\n".join(f"seed {seed}: {words}" for seed, words in failures.items())
+
+
+def on_mesh(axes, body):
+    """What body(mesh) returns, which all ranks must agree on."""
+    ranks = weft.run_ranks(
+        int(np.prod(list(axes.values()))), lambda world: body(weft.DeviceMesh(world, axes))
+    )
+    assert all(str(one) == str(ranks[0]) for one in ranks), ranks
+    return ranks[0]
+
+
+def test_a_slice_of_a_replicated_axis_is_written_on_all_replicas():
+    def body(mesh):
+        x = weft.distribute(weft.ones(4), mesh, {"tp": Shard(0)})
+        x[0:2] = 9.0
+        part = x[2:3]
+        part.mul_(5)
+        return x.full_tensor().tolist(), part.placements
+
+    elements, placements = on_mesh({"dp": 2, "tp": 2}, body)
+    assert elements == [9, 9, 5, 1]
+    assert placements[0] == Replicate()
+
+
+def test_ranks_without_rows_decide_as_the_others():
+    def body(mesh):
+        x = weft.distribute(weft.zeros(2, 3, 4), mesh, [Shard(0)])
+        x[..., 1] = 3
+        x[..., 2].add_(4)
+        with pytest.raises(ValueError, match="add_: the tensor .* repeats elements"):
+            weft.broadcast_to(x[:, :1], (2, 3, 4)).add_(1)
+        return x.full_tensor().tolist()
+
+    assert on_mesh({"dp": 4}, body) == [[[0, 3, 4, 0]] * 3] * 2
+
+
+@pytest.mark.parametrize("placement", [Replicate(), Shard(0), Shard(1)])
+def test_views_are_not_silently_copies(placement):
+    def body(mesh):
+        x = weft.distribute(weft.zeros(4, 4), mesh, [placement])
+        weft.diagonal(x.T).fill_(1)
+        weft.diagonal(x[:, :3], 1).fill_(2)
+        weft.unfold(x, 0, 2, 2)[1, 3].fill_(3)
+        x[::-1][0, :2].fill_(4)
+        x.reshape(2, 2, 2, 2)[0, 0, 1].fill_(5)
+        return x.full_tensor().tolist()
+
+    expected = np.zeros((4, 4))
+    expected[range(4), range(4)] = 1
+    expected[[0, 1], [1, 2]] = 2
+    expected[2:, 3] = 3
+    expected[3, :2] = 4
+    expected[0, 2:] = 5
+    assert on_mesh({"dp": 3}, body) == expected.tolist()
+
+
+def test_copies_leave_the_original_alone():
+    def body(mesh):
+        x = weft.distribute(weft.zeros(4, 4), mesh, [Shard(0)])
+        x.T.reshape(16).fill_(1)
+        x.T.contiguous().fill_(1)
+        x[[0, 2]].fill_(1)
+        x.redistribute([Replicate()]).fill_(1)
+        whole = weft.zeros(4)
+        part = weft.distribute(whole, mesh, [Shard(0)])
+        again = part.redistribute([Replicate()])
+        cut = again.redistribute([Shard(0)])
+        for one in (part, cut):
+            one.fill_(9)
+        with pytest.raises(ValueError, match="fill_: the tensor .* is a copy of elements"):
+            weft.as_strided(x, (2, 2), (4, 1)).fill_(1)
+        return x.full_tensor().tolist(), whole.tolist(), again.full_tensor().tolist()
+
+    assert on_mesh({"dp": 4}, body) == ([[0] * 4] * 4, [0] * 4, [0] * 4)
+
+
+def test_views_show_later_changes():
+    def body(mesh):
+        x = weft.distribute(weft.arange(8), mesh, [Shard(0)])
+        one, some, odd = x[5], x[2:6], x[1::2]
+        some.mul_(10)
+        odd.add_(1)
+        x[6] = -1
+        return [t.full_tensor().tolist() for t in (x, one, some, odd)]
+
+    assert on_mesh({"dp": 3}, body) == [
+        [0, 2, 20, 31, 40, 51, -1, 8], 51, [20, 31, 40, 51], [2, 31, 51, 8]
+    ]  # fmt: skip
+
+
+def test_assignment_on_three_ranks():
+    def body(mesh):
+        u = weft.distribute(weft.zeros(8), mesh, [Shard(0)])
+        u[1:-1] = weft.distribute(weft.arange(6, dtype=weft.float32), mesh, [Shard(0)])
+        x = weft.distribute(weft.ones(5, 6), mesh, [Shard(1)])
+        x[1:4, 2:5] *= 3
+        x[2] = 1
+        x[::2] += 1
+        return u.full_tensor().tolist(), x.full_tensor().tolist()
+
+    x = np.ones((5, 6))
+    x[1:4, 2:5] *= 3
+    x[2] = 1
+    x[::2] += 1
+    assert on_mesh({"dp": 3}, body) == ([0, 0, 1, 2, 3, 4, 5, 0], x.tolist())
+
+
+def test_changes_of_moved_parts_are_recorded():
+    def body(mesh):
+        w = weft.distribute(weft.ones(6), mesh, [Shard(0)]).requires_grad_()
+        with pytest.raises(ValueError, match="or a view of one"):
+            w[1:5].mul_(2)
+        y = w * 2
+        y[1:5] *= 3
+        y[2] = w[5] * 7
+        y.sum().backward()
+        return y.full_tensor().tolist(), w.grad.full_tensor().tolist()
+
+    assert on_mesh({"dp": 4}, body) == ([2, 6, 7, 6, 6, 2], [2, 6, 0, 6, 6, 9])
+
+
+def test_changes_that_cannot_be_put_back_raise():
+    def body(mesh):
+        x = weft.distribute(weft.ones(4), mesh, [Shard(0)])
+        part = x[:2]
+        with weft.traffic("forbid"), pytest.raises(ValueError, match="of other ranks, expected"):
+            part.mul_(2)
+        with pytest.raises(ValueError, match="is this rank's part of a copied view, expected"):
+            part.local().mul_(2)
+        sums = weft.from_local(weft.ones(4, 2), mesh, [weft.Partial("max")])
+        with pytest.raises(ValueError, match="with a Partial, expected"):
+            sums[:2].add_(2)
+        return x.full_tensor().tolist()
+
+    assert on_mesh({"dp": 2}, body) == [1] * 4
+
+
+def test_tensors_outlive_their_mesh():
+    def made(world):
+        return weft.distribute(weft.ones(8), weft.DeviceMesh(world, {"dp": 2}), [Shard(0)])
+
+    def body(world):
+        w = made(world)
+        w[1:5].mul_(2)
+        with weft.traffic("forbid"):
+            more = w + 1
+        other = weft.distribute(weft.ones(8), weft.DeviceMesh(world, {"dp": 2}), [Shard(0)])
+        with weft.traffic("forbid"):
+            more = more + other
+        return more.full_tensor().tolist()
+
+    assert weft.run_ranks(2, body) == [[3, 4, 4, 4, 4, 3, 3, 3]] * 2
+
+
+def test_long_chains_of_moved_views_do_not_keep_all_memory():
+    def body(mesh):
+        x = weft.distribute(weft.arange(80), mesh, [Shard(0)])
+        for _ in range(40):
+            x = x[1:]
+        with pytest.raises(ValueError, match="fill_: the tensor .* is a copy of elements"):
+            x.fill_(1)
+        return x.full_tensor().tolist()
+
+    assert on_mesh({"dp": 3}, body) == list(range(40, 80))
