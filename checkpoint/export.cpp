@@ -107,12 +107,13 @@ static std::map<std::string, WrittenTensor> written_tensors(
   std::set<std::string> placed;
   const auto add = [&](const FileTensor& tensor) {
     const std::string& name = tensor.names[0];
+    for (const FilePart& part : tensor.parts) {
+      if (entries.contains(part.parameter)) continue;
+      fail("export: ", source, ": tensor ", in_quotes(part.parameter), " is missing");
+    }
     const auto& [dtype, first] = entries.at(tensor.parts[0].parameter);
     for (const FilePart& part : tensor.parts) {
       const auto found = entries.find(part.parameter);
-      if (found == entries.end()) {
-        fail("export: ", source, ": tensor ", in_quotes(part.parameter), " is missing");
-      }
       const auto& [other, shape] = found->second;
       const bool fits = part.slice >= 0 || (shape.empty() ? 1 : shape[0]) == part.rows;
       if (other != dtype || !fits) {
@@ -123,13 +124,19 @@ static std::map<std::string, WrittenTensor> written_tensors(
     }
     const Shape shape = shape_in_file(tensor, first);
     const int64_t bytes = bytes_of(shape, dtype);
-    tensors.emplace(name, WrittenTensor{tensor, {name, dtype, shape, 0, bytes}});
+    if (!tensors.emplace(name, WrittenTensor{tensor, {name, dtype, shape, 0, bytes}}).second) {
+      fail("export: ", source, ": tensors ", in_quotes(tensors.at(name).source.parts[0].parameter),
+           " and ", in_quotes(tensor.parts[0].parameter), " are both named ", in_quotes(name),
+           " in the files, expected one of them");
+    }
   };
-  for (const FileTensor& tensor : config ? file_tensors(*config) : std::vector<FileTensor>()) {
-    if (entries.contains(tensor.parts[0].parameter)) add(tensor);
+  const bool is_model = config && !entries.empty();
+  const auto tied = is_model ? tied_names(*config) : std::map<std::string, std::string>();
+  for (const FileTensor& tensor : is_model ? file_tensors(*config) : std::vector<FileTensor>()) {
+    add(tensor);
   }
   for (const auto& [name, entry] : entries) {
-    if (placed.contains(name)) continue;
+    if (placed.contains(name) || tied.contains(name)) continue;
     for (const FileTensor& tensor : tensors_of(name, entry.shape)) add(tensor);
   }
   return tensors;
@@ -343,6 +350,9 @@ static void export_existing(const std::string& checkpoint, const std::string& di
   const ExportOptions options = completed(given, checkpoint, source);
   const ExportPlan plan = export_plan(source, options);
   check_no_model(directory);
+  const std::string wrong =
+      told_by_first(world, [&] { return difference_of_tied(source, options); });
+  if (!wrong.empty()) fail(wrong);
   std::string config;
   if (options.config) {
     check_config_at(directory, *options.config);

@@ -22,18 +22,27 @@
 
 namespace weft {
 
-static void warn_of_further_tokens(const TensorFiles& tensors, const TransformerConfig& config) {
-  const std::vector<std::string> names = tensors.names();
-  const auto count = std::ranges::count_if(
-      names, [&](const std::string& name) { return predicts_further_tokens(config, name); });
-  if (count == 0) return;
-  // Once, though each rank of this process loads.
+/// Names the tensors of the files that the model leaves out, once: each rank of a process loads.
+static void warn_of_left_out(const TensorFiles& tensors, const Module& model) {
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  std::vector<std::string> further, others;
+  for (const std::string& name : tensors.names()) {
+    if (!leaves_out(model, name)) continue;
+    const bool predicts = transformer && predicts_further_tokens(transformer->config(), name);
+    (predicts ? further : others).push_back(name);
+  }
+  if (further.empty() && others.empty()) return;
   static std::mutex mutex;
   static std::set<std::string> warned;
   const std::lock_guard lock(mutex);
   if (!warned.insert(tensors.path()).second) return;
-  warn(kLoadModel, ": ", tensors.path(), ": skipped ", count,
-       " tensors of layers that predict further tokens (multi-token prediction)");
+  if (!further.empty()) {
+    warn(kLoadModel, ": ", tensors.path(), ": skipped ", further.size(),
+         " tensors of layers that predict further tokens (multi-token prediction)");
+  }
+  if (others.empty()) return;
+  warn(kLoadModel, ": ", tensors.path(), ": skipped ", others.size(),
+       " tensors that the model computes or does without: ", some_of(others));
 }
 
 CheckpointContents hugging_face_contents(const std::string& path, const TransformerConfig& config) {
@@ -46,57 +55,62 @@ CheckpointContents hugging_face_contents(const std::string& path, const Transfor
   return contents;
 }
 
-static void fill(const Tensor& whole, const ModelFiles& files, const std::string& name) {
+/// Checks that the elements of `box` of a parameter are equal under all its names in the files.
+static void check_equal(const ModelFiles& files, const std::string& path, const std::string& name,
+                        const Box& box) {
+  const auto& [dtype, shape, names, transposed, part, slices] = files.parameters().at(name);
+  Tensor first;
+  for (size_t alias = 0; names.size() > 1 && alias < names.size(); ++alias) {
+    const Tensor elements = empty(box.shape, {.dtype = dtype});
+    files.read_box(name, box, elements.block().data, alias);
+    if (alias == 0) first = elements;
+    check_tied(concat(kLoadModel, ": ", path), names[0], first, names[alias], elements);
+  }
+}
+
+static void fill(const Tensor& whole, const ModelFiles& files, const std::string& path,
+                 const std::string& name) {
+  check_equal(files, path, name, whole.box());
   const TensorFill fill(whole, files.parameters().at(name).dtype);
   files.read_box(name, whole.box(), fill.memory());
   fill.finish();
 }
 
-/// Checks that this rank's elements of a parameter are equal under all its names in the files.
-static void check_equal(const Parameter& parameter, const ModelFiles& files,
-                        const std::string& path, const std::string& name) {
-  const auto& names = files.parameters().at(name).names;
-  const Box box = parameter.value().box();
-  Tensor first;
-  for (size_t alias = 0; names.size() > 1 && alias < names.size(); ++alias) {
-    const Tensor part = empty(box.shape, {.dtype = files.parameters().at(name).dtype});
-    files.read_box(name, box, part.block().data, alias);
-    if (alias == 0) first = part;
-    check_tied(concat(kLoadModel, ": ", path), names[0], first, names[alias], part);
+static void loaded(Module& model, const std::string& path, SkippedKeys* skipped) {
+  const TensorFiles tensors(path);
+  warn_of_left_out(tensors, model);
+  const ModelFiles files(model, tensors, skipped);
+  model.materialize();
+  NoGrad no_grad;
+  for (const NamedParameter& named : model.named_parameters()) {
+    if (!files.parameters().contains(named.name())) continue;
+    fill(named.parameter->value(), files, path, named.name());
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (!buffer.persistent || !files.parameters().contains(buffer.name)) continue;
+    fill(buffer.value, files, path, buffer.name);
   }
 }
 
-void load_hugging_face(Module& model, const std::string& path) {
-  const TensorFiles tensors(path);
-  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
-  if (transformer) warn_of_further_tokens(tensors, transformer->config());
-  const ModelFiles files(model, tensors);
-  const std::vector<NamedParameter> parameters = model.named_parameters();
-  for (const NamedParameter& named : parameters) {
-    if (files.parameters().contains(named.name())) continue;
-    fail(kLoadModel, ": ", path, ": tensor ", in_quotes(named.name()), " is missing");
-  }
-  model.materialize();
-  NoGrad no_grad;
-  for (const NamedParameter& named : parameters) {
-    check_equal(*named.parameter, files, path, named.name());
-    fill(named.parameter->value(), files, named.name());
-  }
-  for (const NamedBuffer& buffer : model.named_buffers()) {
-    if (buffer.persistent) fill(buffer.value, files, buffer.name);
-  }
+void load_hugging_face(Module& model, const std::string& path) { loaded(model, path, nullptr); }
+
+SkippedKeys load_common_hugging_face(Module& model, const std::string& path) {
+  SkippedKeys skipped;
+  loaded(model, path, &skipped);
+  return skipped;
 }
 
 void load_hugging_face(StateDict& into, const std::string& path, const TransformerConfig& config) {
   const TensorFiles tensors(path);
-  warn_of_further_tokens(tensors, config);
-  const ModelFiles files(TransformerModel(config), tensors);
+  const TransformerModel model(config);
+  warn_of_left_out(tensors, model);
+  const ModelFiles files(model, tensors);
   const NoGrad no_grad;
   for (const auto& [name, tensor] : into.tensors) {
     if (!files.parameters().contains(name)) {
       fail(kLoadModel, ": ", path, ": tensor ", in_quotes(name), " is not one of the model");
     }
-    fill(tensor, files, name);
+    fill(tensor, files, path, name);
   }
 }
 
@@ -135,7 +149,14 @@ bool are_same_choices(const std::string& a, const std::string& b) {
   const auto parsed = [](const std::string& text) {
     return OrderedJson::parse(text, nullptr, false);
   };
-  return a == b || parsed(a) == parsed(b);
+  OrderedJson x = parsed(a), y = parsed(b);
+  // Earlier versions stated no padding, whatever the config had.
+  for (OrderedJson* json : {&x, &y}) {
+    if (json->is_object() && json->value("pad_token_id", OrderedJson()).is_null()) {
+      x.erase("pad_token_id"), y.erase("pad_token_id");
+    }
+  }
+  return a == b || x == y;
 }
 
 std::map<std::string, int64_t> config_numbers(const TransformerConfig& config) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/blocks.h"
+#include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 #include "weft/transformer.h"
@@ -134,35 +135,70 @@ Shape shape_in_file(const FileTensor& tensor, const Shape& parameter) {
   return shape;
 }
 
-ModelFiles::ModelFiles(const Module& model, const TensorFiles& files) : files_(files) {
+/// The tensors of the model in its files: those of its family, and all others by their own names.
+static std::vector<FileTensor> layout_of(const Module& model, const TensorFiles& files) {
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
-  std::map<std::string, Shape> shapes;
   std::vector<FileTensor> layout;
+  std::set<std::string> placed;
+  if (transformer) layout = file_tensors(transformer->config());
+  for (const FileTensor& tensor : layout) {
+    for (const FilePart& part : tensor.parts) placed.insert(part.parameter);
+  }
   for (const NamedParameter& named : model.named_parameters()) {
-    shapes.emplace(named.name(), named.parameter->shape());
-    if (!transformer) std::ranges::move(tensors_in(files, named), std::back_inserter(layout));
+    if (placed.contains(named.name())) continue;
+    std::ranges::move(tensors_in(files, named), std::back_inserter(layout));
   }
   for (const NamedBuffer& buffer : model.named_buffers()) {
-    if (!buffer.persistent) continue;
-    shapes.emplace(buffer.name, buffer.value.shape());
+    if (!buffer.persistent || placed.contains(buffer.name)) continue;
     layout.push_back(tensor_of({buffer.name}, buffer.value.shape()));
   }
-  if (transformer) layout = file_tensors(transformer->config());
+  return layout;
+}
+
+bool leaves_out(const Module& model, const std::string& name) {
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  return transformer ? is_left_out(transformer->config(), name)
+                     : name.ends_with(".rotary_emb.inv_freq");
+}
+
+ModelFiles::ModelFiles(const Module& model, const TensorFiles& files, SkippedKeys* skipped)
+    : files_(files) {
+  for (const NamedParameter& named : model.named_parameters()) {
+    shapes_.emplace(named.name(), named.parameter->shape());
+  }
+  for (const NamedBuffer& buffer : model.named_buffers()) {
+    if (buffer.persistent) shapes_.emplace(buffer.name, buffer.value.shape());
+  }
   std::set<std::string> known;
-  for (const FileTensor& tensor : layout) {
-    add(tensor, shapes);
+  for (const FileTensor& tensor : layout_of(model, files)) {
+    const auto has = [&](const FilePart& part) { return shapes_.contains(part.parameter); };
+    if (std::ranges::none_of(tensor.parts, has)) continue;
+    const auto lost = std::ranges::find_if_not(tensor.parts, has);
+    if (lost != tensor.parts.end() && !skipped) {
+      fail(kLoadModel, ": ", files.path(), ": tensor ", in_quotes(tensor.names[0]), " holds ",
+           in_quotes(lost->parameter), ", which the model has no parameter for");
+    }
+    add(tensor);
     for (const std::string& name : tensor.names) {
       if (!files.contains(name)) continue;
       known.insert(name);
       if (is_in_float8_blocks(files, name)) known.insert(name_of_scales(name));
     }
   }
+  for (const auto& [parameter, tensor] : missing_) {
+    // A stack of experts needs all its slices.
+    if (skipped && !parameters_.contains(parameter)) {
+      skipped->missing.push_back(parameter);
+      continue;
+    }
+    fail(kLoadModel, ": ", files.path(), ": tensor ", tensor, " is missing");
+  }
   std::vector<std::string> unknown = files.names();
   std::erase_if(unknown, [&](const std::string& name) {
-    return known.contains(name) || (transformer ? is_left_out(transformer->config(), name)
-                                                : name.ends_with(".rotary_emb.inv_freq"));
+    return known.contains(name) || leaves_out(model, name);
   });
-  if (unknown.empty()) return;
+  if (skipped) skipped->unexpected = std::move(unknown);
+  if (skipped || unknown.empty()) return;
   fail(kLoadModel, ": ", files.path(), ": it holds tensor ", in_quotes(unknown[0]),
        unknown.size() > 1 ? concat(" and ", unknown.size() - 1, " others") : "",
        ", which the model has no parameter for");
@@ -188,43 +224,54 @@ static DType dtype_in(const TensorFiles& files, const std::string& name) {
   return is_in_float8_blocks(files, name) ? DType::f32 : files.entry(name).dtype;
 }
 
-void ModelFiles::add(const FileTensor& tensor, const std::map<std::string, Shape>& shapes) {
+void ModelFiles::add(const FileTensor& tensor) {
   std::vector<std::string> there;
   for (const std::string& name : tensor.names) {
     if (files_.contains(name)) there.push_back(name);
   }
-  if (there.empty()) {
-    fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(tensor.names[0]),
-         tensor.names.size() > 1 ? concat(" (or ", in_quotes(tensor.names[1]), ")") : "",
-         " is missing");
-  }
   for (const FilePart& part : tensor.parts) {
-    const Shape& shape = shapes.at(part.parameter);
-    const DType dtype = dtype_in(files_, there[0]);
-    for (const std::string& name : there) {
-      check_fits(files_, name, shape_in_file(tensor, shape));
-      if (dtype_in(files_, name) == dtype) continue;
-      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
-           dtype_in(files_, name), ", expected ", dtype, " as ", in_quotes(there[0]));
+    if (!shapes_.contains(part.parameter)) continue;
+    if (!there.empty()) {
+      add_part(tensor, part, there);
+    } else {
+      const std::string other =
+          tensor.names.size() > 1 ? concat(" (or ", in_quotes(tensor.names[1]), ")") : "";
+      missing_.emplace(part.parameter, in_quotes(tensor.names[0]) + other);
     }
-    if (tensor.transposed && is_in_float8_blocks(files_, there[0])) {
-      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
-           " is a transposed matrix of f8_e4m3, expected f32, bf16 or f16");
-    }
-    const auto at =
-        parameters_
-            .emplace(part.parameter, Parameter{dtype, shape, there, tensor.transposed, part, {}})
-            .first;
-    if (part.slice < 0) continue;
-    Parameter& parameter = at->second;
-    if (parameter.dtype != dtype) {
-      fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
-           ", expected ", parameter.dtype, " as the other slices of ", in_quotes(part.parameter));
-    }
-    parameter.part.block = std::numeric_limits<int64_t>::max();
-    parameter.slices.resize(static_cast<size_t>(shape[0]));
-    parameter.slices[static_cast<size_t>(part.slice)] = there[0];
   }
+}
+
+void ModelFiles::add_part(const FileTensor& tensor, const FilePart& part,
+                          const std::vector<std::string>& there) {
+  const Shape& shape = shapes_.at(part.parameter);
+  const DType dtype = dtype_in(files_, there[0]);
+  for (const std::string& name : there) {
+    check_fits(files_, name, shape_in_file(tensor, shape));
+    if (dtype_in(files_, name) == dtype) continue;
+    fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(name), " is of ",
+         dtype_in(files_, name), ", expected ", dtype, " as ", in_quotes(there[0]));
+  }
+  if (tensor.transposed && is_in_float8_blocks(files_, there[0])) {
+    fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]),
+         " is a transposed matrix of f8_e4m3, expected f32, bf16 or f16");
+  }
+  const auto at =
+      parameters_
+          .emplace(part.parameter, Parameter{dtype, shape, there, tensor.transposed, part, {}})
+          .first;
+  if (part.slice < 0) return;
+  if (there.size() > 1) {
+    fail(kLoadModel, ": ", files_.path(), ": tensors ", in_quotes(there[0]), " and ",
+         in_quotes(there[1]), " are one expert's, expected one of them");
+  }
+  Parameter& parameter = at->second;
+  if (parameter.dtype != dtype) {
+    fail(kLoadModel, ": ", files_.path(), ": tensor ", in_quotes(there[0]), " is of ", dtype,
+         ", expected ", parameter.dtype, " as the other slices of ", in_quotes(part.parameter));
+  }
+  parameter.part.block = std::numeric_limits<int64_t>::max();
+  parameter.slices.resize(static_cast<size_t>(shape[0]));
+  parameter.slices[static_cast<size_t>(part.slice)] = there[0];
 }
 
 void ModelFiles::read_box(const std::string& name, const Box& box, void* into, size_t alias) const {
@@ -279,6 +326,38 @@ void transpose_bytes(const std::byte* from, int64_t rows, int64_t columns, int64
                   static_cast<size_t>(element));
     }
   }
+}
+
+std::map<std::string, std::string> tied_names(const TransformerConfig& config) {
+  std::map<std::string, std::string> tied;
+  const TransformerModel model(config);
+  for (const NamedParameter& named : model.named_parameters()) {
+    for (const std::string& name : named.names) tied.emplace(name, named.name());
+    tied.erase(named.name());
+  }
+  return tied;
+}
+
+std::string difference_of_tied(const CheckpointSource& source, const ExportOptions& options) {
+  if (!options.config) return "";
+  for (const auto& [other, first] : tied_names(*options.config)) {
+    std::vector<Tensor> both;
+    for (const std::string& name : {first, other}) {
+      const auto found = source.contents.tensors.find(options.prefix + name);
+      if (found == source.contents.tensors.end()) break;
+      both.push_back(empty(found->second.shape, {.dtype = found->second.dtype}));
+      read_wishes(source, {{found->first, both.back().box(),
+                            static_cast<std::byte*>(both.back().block().data)}});
+    }
+    if (both.size() < 2) continue;
+    const bool fits = both[0].shape() == both[1].shape() && both[0].dtype() == both[1].dtype();
+    const auto bytes = static_cast<size_t>(bytes_of(both[0].shape(), both[0].dtype()));
+    if (fits && std::memcmp(both[0].block().data, both[1].block().data, bytes) == 0) continue;
+    return concat("export: ", source.path, ": tensors ", in_quotes(first), " and ",
+                  in_quotes(other),
+                  " differ, expected equal ones; they are one tied parameter of the model");
+  }
+  return "";
 }
 
 }  // namespace weft

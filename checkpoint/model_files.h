@@ -5,17 +5,24 @@
 #include <string>
 #include <vector>
 
+#include "weft/hugging_face.h"
 #include "weft/module.h"
 #include "weft/safetensors.h"
+#include "weft/state_dict.h"
 #include "weft/transformer_config.h"
 
 namespace weft {
+
+struct CheckpointSource;
 
 /// Errors and warnings of models that are loaded begin with it.
 inline constexpr const char* kLoadModel = "load_hugging_face";
 
 /// The shape of a tensor in a file whose parts are of a parameter of this shape.
 Shape shape_in_file(const FileTensor& tensor, const Shape& parameter);
+
+/// Whether a file's tensor has no parameter in the model and may be left out: see `is_left_out`.
+bool leaves_out(const Module& model, const std::string& name);
 
 /// The parameters of a model in Hugging Face's files, whatever the files call them and however they
 /// stack them.
@@ -34,9 +41,10 @@ class ModelFiles {
 
   /// Finds the model's parameters and persistent buffers: under the names of its family for a
   /// TransformerModel, else under their own, whole or as one tensor for each slice.
-  /// std::invalid_argument when one is missing in the files, or a tensor has another shape or no
-  /// parameter and may not be left out.
-  ModelFiles(const Module& model, const TensorFiles& files);
+  /// Those that file_tensors does not list stand under their own names. std::invalid_argument when
+  /// a tensor has another shape than its parameter, and unless `skipped` takes their names, when
+  /// one is missing in the files, or a tensor has no parameter and may not be left out.
+  ModelFiles(const Module& model, const TensorFiles& files, SkippedKeys* skipped = nullptr);
 
   const std::map<std::string, Parameter>& parameters() const { return parameters_; }
   /// Reads the elements of `box` of a parameter, from its first name or from name `alias`, to
@@ -45,12 +53,18 @@ class ModelFiles {
   void read_box(const std::string& parameter, const Box& box, void* into, size_t alias = 0) const;
 
  private:
-  void add(const FileTensor& tensor, const std::map<std::string, Shape>& shapes);
+  void add(const FileTensor& tensor);
+  void add_part(const FileTensor& tensor, const FilePart& part,
+                const std::vector<std::string>& there);
   void read_rows(const Parameter& parameter, const std::string& tensor, const Box& box,
                  void* into) const;
 
   const TensorFiles& files_;
+  /// Shapes of the parameters and persistent buffers of the model.
+  std::map<std::string, Shape> shapes_;
   std::map<std::string, Parameter> parameters_;
+  /// By parameter, the first name of a tensor that the files lack.
+  std::map<std::string, std::string> missing_;
 };
 
 /// The tensors that Hugging Face's files hold of a parameter or buffer: one under its name, or the
@@ -73,5 +87,12 @@ std::string with_token_ids(const std::string& config, const std::string& files);
 /// folder `files`. Files that exist stay as they are; a warning names those copies that differ.
 void write_model_files(const std::string& directory, const std::string& files,
                        const std::string& config);
+
+/// By further name of a tied parameter of a model, its first, which is the one that is written.
+std::map<std::string, std::string> tied_names(const TransformerConfig& config);
+
+/// Compares the tensors that a checkpoint has under two names of one parameter; returns an error's
+/// sentence, or "" when they have the same bits.
+std::string difference_of_tied(const CheckpointSource& source, const ExportOptions& options);
 
 }  // namespace weft

@@ -6,9 +6,13 @@
 #include "cli/commands.h"
 #include "cli/resume.h"
 #include "weft/checkpoint.h"
+#include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/reductions.h"
 #include "weft/safetensors.h"
 
 namespace weft::cli {
@@ -82,13 +86,57 @@ std::vector<std::string> files_of_weights(const std::string& weights) {
   return files;
 }
 
+/// The file of a parameter, and its name there.
+static std::string place_of(const std::string& weights, const TransformerConfig& config,
+                            const std::string& parameter) {
+  if (!is_hugging_face(weights)) return concat(weights, ": tensor ", in_quotes(parameter));
+  const TensorFiles files(weights);
+  for (const FileTensor& tensor : file_tensors(config)) {
+    if (std::ranges::count(tensor.parts, parameter, &FilePart::parameter) == 0) continue;
+    for (const std::string& name : tensor.names) {
+      if (!files.contains(name)) continue;
+      return concat(files.file(name).path(), ": tensor ", in_quotes(name));
+    }
+  }
+  return concat(weights, ": tensor ", in_quotes(parameter));
+}
+
+/// Collective where parameters are sharded.
+static void check_finite(const TransformerModel& model, const std::string& weights) {
+  const NoGrad no_grad;
+  std::vector<std::string> bad;
+  std::string first;
+  for (const NamedParameter& named : model.named_parameters()) {
+    const Tensor& value = named.parameter->value();
+    if (rests_on_disk(value)) continue;
+    const double count = count_nonzero(logical_not(isfinite(value))).full_tensor().item();
+    if (count == 0) continue;
+    if (bad.empty()) first = concat(" has ", count, " of ", value.numel());
+    bad.push_back(named.name());
+  }
+  if (bad.empty()) return;
+  fail("weights: ", place_of(weights, model.config(), bad[0]), first,
+       " elements that are NaN or infinite",
+       bad.size() > 1 ? concat(", and so have ", bad.size() - 1, " other tensors") : "",
+       ", expected finite weights");
+}
+
 void load_weights(TransformerModel& model, const std::string& weights) {
-  if (is_hugging_face(weights)) return load_hugging_face(model, weights);
+  if (is_hugging_face(weights)) {
+    load_hugging_face(model, weights);
+    return check_finite(model, weights);
+  }
   StateDict state;
   for (const auto& [name, tensor] : state_dict(model).tensors) {
     state.tensors.emplace(concat("model/", name), tensor);
   }
+  for (const auto& [name, entry] : checkpoint_contents(weights).tensors) {
+    if (!name.starts_with("model/") || state.tensors.contains(name)) continue;
+    fail("weights: ", weights, ": it holds tensor ", in_quotes(name),
+         ", which the model has no parameter for");
+  }
   weft::load_weights(weights, state);
+  check_finite(model, weights);
 }
 
 void keep_files(const std::string& weights, const std::string& directory) {

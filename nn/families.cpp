@@ -261,10 +261,16 @@ bool predicts_further_tokens(const TransformerConfig& config, const std::string&
 bool is_left_out(const TransformerConfig& config, const std::string& name) {
   if (predicts_further_tokens(config, name)) return true;
   // Constants that old files hold: frequencies, masks, positions.
-  for (const char* end : {".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias",
-                          ".attention.bias", ".attention.masked_bias", "embeddings.position_ids"}) {
-    if (name.ends_with(end)) return true;
+  static const std::vector<std::pair<std::string_view, std::string_view>> kConstants = {
+      {"gpt2", ".attn.bias"},
+      {"gpt2", ".attn.masked_bias"},
+      {"gpt_neox", ".attention.bias"},
+      {"gpt_neox", ".attention.masked_bias"},
+      {"bert", "embeddings.position_ids"}};
+  for (const auto& [family, end] : kConstants) {
+    if (config.family == family && name.ends_with(end)) return true;
   }
+  if (config.rotary_fraction > 0 && name.ends_with(".rotary_emb.inv_freq")) return true;
   if (config.family != "bert") return false;
   const bool has_pooler = config.head == Head::pooler;
   const bool has_head = config.head == Head::transform;

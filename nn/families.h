@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
@@ -109,6 +110,8 @@ struct Family {
   bool (*is_windowed)(const ConfigFile& file, int64_t layer) = nullptr;
   /// No layer has the window unless "use_sliding_window" is true.
   bool has_window_switch = false;
+  /// The row of "pad_token_id" in the table of embeddings has no gradient.
+  bool has_padding = true;
   /// Sets and writes what no single key says.
   void (*complete)(const ConfigFile& file, TransformerConfig& config) = nullptr;
   void (*write)(const TransformerConfig& config, nlohmann::ordered_json& json) = nullptr;
@@ -119,6 +122,30 @@ struct Family {
   std::string_view blocks = "model.layers.";
   std::vector<FileName> names = {};
 };
+
+/// The name of `value`: the first that is not an alias.
+template <class T>
+std::string name_in(const std::map<std::string, T>& names, T value, std::string_view preferred) {
+  std::string found;
+  for (const auto& [name, other] : names) {
+    if (other == value && (found.empty() || name == preferred)) found = name;
+  }
+  return found;
+}
+
+template <class T>
+T value_in(const std::map<std::string, T>& names, const ConfigFile& file, const std::string& key,
+           const std::string& name) {
+  const auto found = names.find(name);
+  if (found != names.end()) return found->second;
+  file.mistake("\"", key, "\" is ", in_quotes(name), ", expected one of ",
+               listed(names, [](const auto& other) { return other.first; }));
+}
+
+/// Reads "rope_parameters" (transformers 5) or "rope_scaling", of all layers or by their type.
+void read_rope(const ConfigFile& file, TransformerConfig& config);
+/// The object "rope_scaling".
+nlohmann::ordered_json written_scaling(const TransformerConfig& config);
 
 /// Models that are deeper are taken for a mistake before they take memory and time.
 inline constexpr int64_t kMostLayers = 10'000;

@@ -49,6 +49,7 @@ static std::vector<Family> plain_llamas() {
   qwen3.is_windowed = has_qwen_window, qwen3.has_window_switch = true;
 
   c = d, c.kv_heads = 4, c.max_sequence = 32768, c.rope_theta = 2e6, c.tied = true;
+  c.padding = 128004;
   Family smollm3{"smollm3", "SmolLM3ForCausalLM", c, with(both_biased, {window()})};
   smollm3.is_windowed = is_unrotated, smollm3.has_window_switch = true;
   smollm3.complete = [](const ConfigFile& file, C& own) {
@@ -69,9 +70,11 @@ static std::vector<Family> plain_llamas() {
                                           {"attention_multiplier", &C::attention_scale}})};
 
   c = d, c.norm_eps = 1e-5, c.query_norm = QueryNorm::width, c.norm_place = NormPlace::after;
+  c.padding = 1;
   const Family olmo2{"olmo2", "Olmo2ForCausalLM", c, biased};
 
   c = d, c.max_sequence = c.rope_scaling.original_max = 4096, c.norm_eps = 1e-5;
+  c.padding = 32000;
   Family phi3{"phi3", "Phi3ForCausalLM", c,
               with(windowed, {{"partial_rotary_factor", &C::rotary_fraction},
                               {"resid_pdrop", &C::residual_dropout},
@@ -98,7 +101,7 @@ static void write_scaled_gemma(const C& c, nlohmann::ordered_json& json) {
 
 static std::vector<Family> gemmas() {
   C c = llama_defaults();
-  c.kv_heads = 16, c.head_dim = 256, c.max_sequence = 8192, c.tied = true;
+  c.kv_heads = 16, c.head_dim = 256, c.max_sequence = 8192, c.tied = true, c.padding = 0;
   c.norm = NormKind::rms_plus_one, c.activation = Activation::gelu_tanh;
   Keys keys = with(llama_like(), attention_bias());
   keys.push_back({"hidden_activation", &C::activation});
@@ -250,8 +253,8 @@ static std::vector<Family> deepseeks() {
                                                   {"n_routed_experts", &C::experts},
                                                   {"moe_intermediate_size", &C::expert_ffn},
                                                   {"routed_scaling_factor", &C::routed_scale},
-                                                  {"n_group", &C::expert_groups},
-                                                  {"topk_group", &C::top_groups},
+                                                  {"n_group", &C::expert_groups, kOrNone},
+                                                  {"topk_group", &C::top_groups, kOrNone},
                                                   {"kv_lora_rank", &C::kv_lora_rank},
                                                   {"q_lora_rank", &C::q_lora_rank, kOrNone},
                                                   {"qk_rope_head_dim", &C::head_dim},

@@ -35,6 +35,7 @@ static Family gpt2() {
   f.fixed = {{"scale_attn_weights", true},
              {"scale_attn_by_inverse_layer_idx", false},
              {"add_cross_attention", false}};
+  f.has_padding = false;
   f.complete = [](const ConfigFile&, C& own) { own.ffn = own.ffn == 0 ? 4 * own.dim : own.ffn; };
   f.base = "transformer.", f.blocks = "transformer.h.";
   f.names = with(qkv("attn.c_attn", kColumns), {{"model.embed_tokens", "transformer.wte"},
@@ -61,6 +62,7 @@ static Family gpt_neox() {
                                                   {"hidden_dropout", &C::residual_dropout},
                                                   {"hidden_dropout", &C::embedding_dropout}})};
   f.fixed = {{"is_decoder", false}};
+  f.has_padding = false;
   f.base = "gpt_neox.", f.blocks = "gpt_neox.layers.";
   f.names =
       with(qkv("attention.query_key_value", kHeads), {{"model.embed_tokens", "gpt_neox.embed_in"},
@@ -132,7 +134,7 @@ static Family bert() {
   C c = plain_defaults();
   c.norm_place = NormPlace::after_sum, c.norm_eps = 1e-12, c.max_sequence = 512, c.tied = true;
   c.causal = c.final_norm = false, c.learned_positions = c.embedding_norm = true;
-  c.rotary_fraction = 0, c.token_types = 2, c.head_bias = c.transform_bias = true;
+  c.padding = 0, c.rotary_fraction = 0, c.token_types = 2, c.head_bias = c.transform_bias = true;
   c.embedding_dropout = c.residual_dropout = c.attention_dropout = 0.1;
   Family f{"bert", "BertForMaskedLM", c,
            with(sizes(), {{"hidden_act", &C::activation},
@@ -177,7 +179,7 @@ static Family modernbert() {
   c.norm_bias = c.qkv_bias = c.output_bias = c.mlp_bias = false, c.gated = true;
   c.max_sequence = 8192, c.tied = true, c.causal = false, c.embedding_norm = true;
   c.first_norm = false, c.head_bias = true;
-  c.rope_theta = 160000, c.local_rope_theta = 10000;
+  c.rope_theta = 160000, c.local_rope_theta = 10000, c.padding = 50283;
   Family f{"modernbert", "ModernBertForMaskedLM", c,
            with(with(sizes(), attention_bias()), {{"hidden_activation", &C::activation},
                                                   {"classifier_activation", &C::head_activation},

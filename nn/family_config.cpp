@@ -7,14 +7,21 @@
 
 #include "nn/families.h"
 #include "weft/extend/file.h"
+#include "weft/ops/embedding.h"
 
 namespace weft {
 
 static constexpr const char* kWhat = "model config";
 static constexpr int64_t kMostBytes = int64_t{1} << 20;
 
-/// Keys that change no result: tokens, dtypes, and settings of transformers' own code.
+/// Keys that change no result: tokens, dtypes, and settings of transformers' own code, of its
+/// generation and of other programs.
 static constexpr const char* kHarmless = R"(
+    _commit_hash bad_words_ids diversity_penalty do_sample early_stopping
+    encoder_no_repeat_ngram_size length_penalty max_length max_new_tokens min_length
+    no_repeat_ngram_size num_beam_groups num_beams num_return_sequences output_scores
+    repetition_penalty return_dict_in_generate temperature top_k top_p typical_p
+    transformers.js_config unsloth_fixed unsloth_version
     _attn_implementation_autoset _flash_attn_2_enabled _name_or_path architectures
     attn_implementation aux_loss_alpha auto_map begin_suppress_tokens bos_token_id
     cache_implementation chunk_size_feed_forward classifier_dropout classifier_pooling
@@ -31,6 +38,38 @@ static constexpr const char* kHarmless = R"(
     summary_use_proj task_specific_params tf_legacy_loss tokenizer_class torch_dtype torchscript
     transformers_version use_bfloat16 use_cache)";
 
+/// Keys that no code of a family reads unless its table lists them, with the value that code
+/// elsewhere takes as their default.
+static const std::vector<std::pair<const char*, nlohmann::json>> kDefaults = {
+    {"add_cross_attention", false},
+    {"attention_bias", false},
+    {"attention_dropout", 0.0},
+    {"attn_pdrop", 0.0},
+    {"embd_pdrop", 0.0},
+    {"embedding_dropout", 0.0},
+    {"embedding_multiplier", 1.0},
+    {"full_attn_mod", 1},
+    {"hidden_dropout", 0.0},
+    {"interpolate_factor", 1},
+    {"is_decoder", false},
+    {"is_encoder_decoder", false},
+    {"lm_head_bias", false},
+    {"logits_scaling", 1.0},
+    {"mlp_bias", false},
+    {"mlp_dropout", 0.0},
+    {"qk_layernorm", false},
+    {"qkv_bias", false},
+    {"resid_pdrop", 0.0},
+    {"residual_dropout", 0.0},
+    {"residual_multiplier", 1.0},
+    {"rope_interleaved", false},
+    {"scale_attn_by_inverse_layer_idx", false},
+    {"tie_encoder_decoder", false},
+    {"use_bidirectional_attention", false},
+    {"use_mrope", false},
+    {"use_qkv_bias", false},
+    {"use_sliding_window", false}};
+
 static std::set<std::string> words_in(const char* text) {
   std::istringstream stream(text);
   return {std::istream_iterator<std::string>(stream), {}};
@@ -42,30 +81,14 @@ static const std::map<std::string, Activation> kActivations = {
     {"gelu_new", Activation::gelu_tanh}, {"gelu_fast", Activation::gelu_tanh},
     {"relu", Activation::relu}};
 
-static const std::map<std::string, RopeScalingKind> kScalings = {
-    {"default", RopeScalingKind::none},    {"linear", RopeScalingKind::linear},
-    {"dynamic", RopeScalingKind::dynamic}, {"llama3", RopeScalingKind::llama3},
-    {"yarn", RopeScalingKind::yarn},       {"longrope", RopeScalingKind::longrope},
-    {"su", RopeScalingKind::longrope}};
-
-/// The name of `value`: the first that is not an alias.
-template <class T>
-static std::string name_in(const std::map<std::string, T>& names, T value,
-                           std::string_view preferred) {
-  std::string found;
-  for (const auto& [name, other] : names) {
-    if (other == value && (found.empty() || name == preferred)) found = name;
-  }
-  return found;
-}
-
-template <class T>
-static T value_in(const std::map<std::string, T>& names, const ConfigFile& file,
-                  const std::string& key, const std::string& name) {
-  const auto found = names.find(name);
-  if (found != names.end()) return found->second;
-  file.mistake("\"", key, "\" is ", in_quotes(name), ", expected one of ",
-               listed(names, [](const auto& other) { return other.first; }));
+/// Whether 0 in a config would be read as a key that is missing: sizes, and some numbers.
+static bool is_positive(const ConfigField& field) {
+  using C = TransformerConfig;
+  static const std::vector<ConfigField> numbers = {&C::attention_scale, &C::attention_softcap,
+                                                   &C::logit_softcap, &C::local_rope_theta,
+                                                   &C::rotary_fraction};
+  const bool is_size = std::holds_alternative<int64_t C::*>(field);
+  return is_size ? field != ConfigField(&C::shared_ffn) : std::ranges::count(numbers, field) > 0;
 }
 
 static void read_key(const ConfigFile& file, const ConfigKey& key, TransformerConfig& config) {
@@ -73,6 +96,16 @@ static void read_key(const ConfigFile& file, const ConfigKey& key, TransformerCo
     file.mistake("the key \"", key.name, "\" is missing");
   }
   const bool is_none = key.need == ConfigKey::Need::or_none && file.is_null(key.name);
+  if (file.is_null(key.name) && !is_none) {
+    file.mistake("\"", key.name, "\" is null, expected a value, or the key missing");
+  }
+  // Configs without a window state 0 as its width.
+  const bool is_off = key.field == ConfigField(&TransformerConfig::window) &&
+                      find_family(config.family)->has_window_switch &&
+                      !file.flag("use_sliding_window", false);
+  if (is_positive(key.field) && !is_off && !file.lacks(key.name) && file.number(key.name, 1) <= 0) {
+    file.mistake("\"", key.name, "\" must be above 0, got ", file.number(key.name, 1));
+  }
   std::visit(
       [&]<class T>(T TransformerConfig::*field) {
         T& value = config.*field;
@@ -89,88 +122,34 @@ static void read_key(const ConfigFile& file, const ConfigKey& key, TransformerCo
       key.field);
 }
 
-static void read_scaling(const ConfigFile& rope, TransformerConfig& config) {
-  RopeScaling& s = config.rope_scaling;
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  s.kind = value_in(kScalings, rope, "rope_type", type);
-  // transformers reads Phi-3's first files, which say "yarn", so.
-  if (config.family == "phi3" && s.kind == RopeScalingKind::yarn)
-    s.kind = RopeScalingKind::longrope;
-  config.rope_theta = rope.number("rope_theta", config.rope_theta);
-  config.rotary_fraction = rope.number("partial_rotary_factor", config.rotary_fraction);
-  const int64_t original = s.original_max > 0 ? s.original_max : config.max_sequence;
-  s.original_max = rope.integer("original_max_position_embeddings", original);
-  // There, the key outside of the scaling wins, even by its default.
-  if (config.family == "phi3") s.original_max = original;
-  const bool by_ratio = s.kind == RopeScalingKind::yarn || s.kind == RopeScalingKind::longrope;
-  if (s.kind != RopeScalingKind::none && !by_ratio && rope.lacks("factor")) {
-    rope.mistake("the key \"factor\" is missing");
+/// The flags of "layer_types": whether each layer has the window.
+static std::vector<bool> listed_windows(const ConfigFile& file, const TransformerConfig& config) {
+  const nlohmann::json types = file.list("layer_types");
+  if (types.size() != static_cast<size_t>(config.layers)) {
+    file.mistake("\"layer_types\" has ", types.size(), " entries, expected ", config.layers);
   }
-  const double ratio = static_cast<double>(config.max_sequence) /
-                       static_cast<double>(std::max<int64_t>(1, s.original_max));
-  s.factor = rope.number("factor", by_ratio ? ratio : 1);
-  s.attention_factor = rope.number("attention_factor", 0);
-  if (s.kind == RopeScalingKind::llama3) {
-    s.low_frequency = rope.number("low_freq_factor", s.low_frequency);
-    s.high_frequency = rope.number("high_freq_factor", s.high_frequency);
+  std::vector<bool> windows;
+  for (const nlohmann::json& type : types) {
+    windows.push_back(type == "sliding_attention");
+    if (windows.back() || type == "full_attention") continue;
+    file.mistake("\"layer_types\" has ", printable(type.dump()),
+                 ", expected \"full_attention\" or \"sliding_attention\"");
   }
-  if (s.kind == RopeScalingKind::yarn) {
-    s.beta_fast = rope.number("beta_fast", s.beta_fast);
-    s.beta_slow = rope.number("beta_slow", s.beta_slow);
-    s.truncate = rope.flag("truncate", true);
-    s.mscale = rope.number("mscale", 0), s.mscale_all_dim = rope.number("mscale_all_dim", 0);
-  }
-  s.short_factor = rope.numbers("short_factor"), s.long_factor = rope.numbers("long_factor");
-  rope.check_all_understood({});
-  if (s.kind == RopeScalingKind::none) s = {};
-  if (s.kind != RopeScalingKind::dynamic) return;
-  s.original_max = config.max_sequence;  // as in transformers; longer sequences are the purpose
-  config.max_sequence = static_cast<int64_t>(static_cast<double>(s.original_max) * s.factor);
-}
-
-/// Reads "rope_parameters" (transformers 5) or "rope_scaling", of all layers or by their type.
-static void read_rope(const ConfigFile& file, TransformerConfig& config) {
-  int64_t& original_max = config.rope_scaling.original_max;
-  original_max = file.integer("original_max_position_embeddings", original_max);
-  auto rope = file.object("rope_scaling");
-  if (const auto parameters = file.object("rope_parameters"); !rope) rope = parameters;
-  if (!rope) {
-    config.rope_scaling = {};
-    return;
-  }
-  const auto full = rope->object("full_attention"), local = rope->object("sliding_attention");
-  if (!full && !local) {
-    if (config.family == "modernbert" && !rope->json().empty()) {
-      rope->mistake("scaling is that of all layers, expected \"full_attention\" and ",
-                    "\"sliding_attention\"");
-    }
-    return read_scaling(*rope, config);
-  }
-  if (local) {
-    local->expect("rope_type", "default");
-    config.local_rope_theta = local->number("rope_theta", config.local_rope_theta);
-    local->check_all_understood({});
-  }
-  if (full) read_scaling(*full, config);
-  rope->check_all_understood({});
+  return windows;
 }
 
 static void read_layers(const ConfigFile& file, const Family& family, TransformerConfig& config) {
-  if (!family.is_windowed) return;
-  const nlohmann::json types = file.list("layer_types");
-  for (int64_t i = 0; i < config.layers; ++i) {
-    const auto at = static_cast<size_t>(i);
-    if (!types.empty() && at >= types.size()) {
-      file.mistake("\"layer_types\" has ", types.size(), " entries, expected ", config.layers);
-    }
-    const bool by_rule = family.is_windowed(file, i);
-    const bool windowed = types.empty() ? by_rule : types[at] == "sliding_attention";
-    if (!types.empty() && !windowed && types[at] != "full_attention") {
-      file.mistake("\"layer_types\" has ", printable(types[at].dump()),
-                   ", expected \"full_attention\" or \"sliding_attention\"");
-    }
-    config.windowed.push_back(windowed);
+  const bool is_listed = !file.lacks("layer_types");
+  std::vector<bool> windows = is_listed ? listed_windows(file, config) : std::vector<bool>();
+  if (!family.is_windowed) {
+    if (std::ranges::count(windows, config.window == 0) == 0) return;
+    file.mistake("\"layer_types\" differ from the layers of ", family.type, ", expected all \"",
+                 config.window == 0 ? "full" : "sliding", "_attention\"");
   }
+  for (int64_t i = 0; !is_listed && i < config.layers; ++i) {
+    windows.push_back(family.is_windowed(file, i));
+  }
+  config.windowed = std::move(windows);
   const bool has_any = config.window > 0 && std::ranges::count(config.windowed, true) > 0;
   if (!has_any) config.window = 0, config.windowed.clear();
 }
@@ -183,6 +162,17 @@ static void complete_heads(const ConfigFile& file, TransformerConfig& config) {
                  " heads, and there is no \"head_dim\"");
   }
   config.head_dim = config.dim / config.heads;
+}
+
+/// Reads the token whose row of the table has no gradient, in families whose code has such a row.
+static void read_padding(const ConfigFile& file, const Family& family, TransformerConfig& config) {
+  constexpr const char* key = "pad_token_id";
+  const bool is_missing = !file.is_null(key) && file.lacks(key);
+  // The default of a family may be no row of a small table.
+  if (!is_missing || config.padding >= config.vocabulary) config.padding = {};
+  if (!family.has_padding || file.lacks(key)) return;
+  config.padding = padding_row(concat(file.name(), ": \"", key, '"').c_str(), file.integer(key, 0),
+                               config.vocabulary);
 }
 
 static const Family& family_in(const ConfigFile& file) {
@@ -198,7 +188,12 @@ static TransformerConfig config_in(const ConfigFile& file) {
   config.family = family.type;
   for (const ConfigKey& key : family.keys) read_key(file, key, config);
   for (const auto& [key, value] : family.fixed) file.expect(key, value);
-  file.expect("is_encoder_decoder", false);
+  for (const auto& [key, value] : kDefaults) {
+    const bool is_own = std::ranges::count(family.keys, key, &ConfigKey::name) > 0 ||
+                        (family.has_window_switch && key == std::string("use_sliding_window"));
+    if (!is_own) file.expect(key, value);
+  }
+  read_padding(file, family, config);
   complete_heads(file, config);
   if (config.rotary_fraction > 0) read_rope(file, config);
   if (config.layers > 0 && config.layers <= kMostLayers) {
@@ -263,30 +258,6 @@ static Json written(const TransformerConfig& config, const ConfigKey& key) {
       key.field);
 }
 
-static Json written(const TransformerConfig& config, const RopeScaling& s) {
-  using Kind = RopeScalingKind;
-  Json json{{"rope_type", name_in(kScalings, s.kind, "longrope")}};
-  json["factor"] = s.factor;
-  if (s.kind != Kind::linear && s.kind != Kind::dynamic) {
-    json["original_max_position_embeddings"] = s.original_max;
-  }
-  if (s.attention_factor > 0) json["attention_factor"] = s.attention_factor;
-  if (s.kind == Kind::llama3) {
-    json["low_freq_factor"] = s.low_frequency, json["high_freq_factor"] = s.high_frequency;
-  }
-  if (s.kind == Kind::yarn) {
-    json["beta_fast"] = s.beta_fast, json["beta_slow"] = s.beta_slow;
-    json["truncate"] = s.truncate;
-    if (s.mscale > 0) json["mscale"] = s.mscale;
-    if (s.mscale_all_dim > 0) json["mscale_all_dim"] = s.mscale_all_dim;
-  }
-  if (s.kind == Kind::longrope) {
-    json["short_factor"] = s.short_factor, json["long_factor"] = s.long_factor;
-  }
-  if (config.family == "phi3") json.erase("original_max_position_embeddings");
-  return json;
-}
-
 static Json layer_types_of(const TransformerConfig& config) {
   Json types = Json::array();
   for (int64_t i = 0; i < config.layers; ++i) {
@@ -308,16 +279,16 @@ std::string config_json(const TransformerConfig& config, const std::string& dtyp
   const Family* family = find_family(config.family);
   if (!family) fail(kWhat, ": family is ", in_quotes(config.family), ", expected a known one");
   check_sinks(config, *family);
-  // transformers' default of the padding may be no id of the vocabulary.
   Json json{{"architectures", {family->architecture}},
             {"model_type", family->type},
             {"pad_token_id", nullptr}};
+  if (config.padding) json["pad_token_id"] = *config.padding;
   for (const ConfigKey& key : family->keys) {
     if (!json.contains(key.name)) json[key.name] = written(config, key);
   }
   const RopeScaling& scaling = config.rope_scaling;
   if (scaling.kind != RopeScalingKind::none) {
-    json["rope_scaling"] = written(config, scaling);
+    json["rope_scaling"] = written_scaling(config);
     if (config.family == "phi3") json["original_max_position_embeddings"] = scaling.original_max;
     if (scaling.kind == RopeScalingKind::dynamic) {
       json["max_position_embeddings"] = scaling.original_max;

@@ -5,9 +5,11 @@
 
 #include "nn/checks.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/embedding.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/products.h"
+#include "weft/ops/shapes.h"
 #include "weft/torch.h"
 
 namespace weft {
@@ -53,14 +55,29 @@ int convert_to_float8(Module& model,
   return count;
 }
 
-Embedding::Embedding(int64_t vocabulary, int64_t dim, double deviation) {
+/// `values`, and zeros in a row, if there is one.
+static Parameter::Initializer with_zero_row(Parameter::Initializer values,
+                                            std::optional<int64_t> row) {
+  if (!row) return values;
+  return [values = std::move(values), row = *row](const Tensor& tensor) {
+    values(tensor);
+    const Box box = tensor.box();
+    const int64_t own = row - box.offset[0];
+    if (own >= 0 && own < box.shape[0]) fill_(slice(tensor.local(), 0, own, own + 1), 0);
+  };
+}
+
+Embedding::Embedding(int64_t vocabulary, int64_t dim, double deviation,
+                     std::optional<int64_t> padding)
+    : padding_(padding) {
   check_positive("embedding", "vocabulary", vocabulary);
   check_positive("embedding", "dim", dim);
-  declare("weight", {vocabulary, dim}, normal_values(deviation));
+  if (padding_) padding_ = padding_row("embedding", *padding_, vocabulary);
+  declare("weight", {vocabulary, dim}, with_zero_row(normal_values(deviation), padding_));
 }
 
 Tensors Embedding::forward(const Tensors& inputs) {
-  return {embedding(used(0), only_input("embedding", inputs))};
+  return {embedding(used(0), only_input("embedding", inputs), padding_)};
 }
 
 static void check_normalized(const char* what, const Shape& shape) {

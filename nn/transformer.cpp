@@ -42,7 +42,8 @@ class Backbone final : public Module {
  public:
   explicit Backbone(const std::shared_ptr<TransformerState>& state) : state_(state) {
     const TransformerConfig& c = state->config;
-    tokens_ = add("embed_tokens", std::make_shared<Embedding>(c.vocabulary, c.dim, c.deviation));
+    tokens_ = add("embed_tokens",
+                  std::make_shared<Embedding>(c.vocabulary, c.dim, c.deviation, c.padding));
     if (c.learned_positions) {
       positions_ =
           add("embed_positions", std::make_shared<AddedRows>(c.max_sequence, c.dim, c.deviation));
@@ -125,7 +126,7 @@ const TransformerConfig& TransformerModel::config() const { return state_->confi
 
 std::shared_ptr<Module> transformer_block(const TransformerConfig& config, int64_t layer) {
   TransformerConfig checked = config;
-  checked.vocabulary = 1;
+  checked.vocabulary = 1, checked.padding = {};
   check_config("transformer_block", checked);
   if (layer < 0 || layer >= config.layers) {
     fail("transformer_block: layer is ", layer, ", expected 0 to ", config.layers - 1);

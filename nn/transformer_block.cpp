@@ -140,6 +140,7 @@ void check_config(const std::string& what, const TransformerConfig& c) {
                       {"vocabulary", c.vocabulary, 1, kMost},
                       {"longest sequence", c.max_sequence, 1, kMost},
                       {"layers", c.layers, 1, kMostLayers}});
+  if (c.padding) check_ranges(what, {{"padding", *c.padding, 0, c.vocabulary - 1}});
   if (const double count = parameters_in(c); count > kMostParameters) {
     fail(what, ": number of parameters is ", count, ", expected at most ", kMostParameters);
   }

@@ -9,6 +9,7 @@
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"
 #include "weft/ops.h"
+#include "weft/ops/embedding.h"
 
 namespace weft {
 
@@ -315,6 +316,14 @@ static void check_ids(const Call& c) {
   if (!mistake.empty()) fail(mistake);
 }
 
+/// The gradient of the rows that ids name: 0 where the id is the padding, which value 1 counts from
+/// 1 on.
+static Tensor gradient_of_rows(const Grad& g) {
+  const auto number = static_cast<int64_t>(g.attributes().values[1]);
+  if (number == 0) return g.grad();
+  return masked_fill(g.grad(), unsqueeze(equal(g.in(1), number - 1), -1), 0);
+}
+
 /// Ids of rows that are on other ranks give zeros: with a sharded vocabulary a Partial(sum).
 static const Op embedding_op = register_op({
     .name = "embedding",
@@ -330,7 +339,7 @@ static const Op embedding_op = register_op({
           if (!g.wants(0)) return;
           const Tensor places =
               places_along({g.in_shape(0)[0]}, 0, g.in_sharding(0), g.grad().device());
-          g.give(0, embedding_backward_op, {g.grad(), g.in(1), places});
+          g.give(0, embedding_backward_op, {gradient_of_rows(g), g.in(1), places});
         },
     .samples = {{.shapes = {{7, 3}, {5}}, .dtypes = {f32, i64}, .low = 0, .high = 7},
                 {.shapes = {{3, 7}, {2, 5}}, .dtypes = {f32, i32}, .low = 0, .high = 3}},
@@ -351,7 +360,7 @@ static const Op embedding_rows_op = register_op({
         [](const Grad& g) {
           const Tensor ids = g.in(1);
           const Tensor places = places_along(g.in_shape(0), 0, g.in_sharding(0), g.grad().device());
-          g.give(0, add_slices(reshape(g.grad(), {ids.numel(), g.in_shape(0)[1]}),
+          g.give(0, add_slices(reshape(gradient_of_rows(g), {ids.numel(), g.in_shape(0)[1]}),
                                reshape(ids, {ids.numel()}), 0, places));
         },
     .by_index = ByIndex{.from_end = false},
@@ -370,15 +379,24 @@ static bool are_cut_together(const Tensor& weight, const Tensor& ids) {
   return false;
 }
 
-Tensor embedding(const Tensor& weight, const Tensor& ids) {
+Tensor embedding(const Tensor& weight, const Tensor& ids, std::optional<int64_t> padding) {
   if (!weight || !ids) fail("embedding: no tensor is given, expected one");
   const Tensor rows = as_indices("embedding", "ids", ids);
   const bool has_rows = weight.ndim() == 2;  // else the rule fails
   const bool is_checked = has_rows && check_ids_on_all_ranks(rows, [&] {
                             return wrong_id(rows.block(), weight.shape());
                           });
+  const bool is_padded = padding && has_rows;
+  const int64_t row = is_padded ? padding_row("embedding", *padding, weight.size(0)) + 1 : 0;
   const Op& op = are_cut_together(weight, rows) ? embedding_rows_op : embedding_op;
-  return op({weight, rows}, {.values = {is_checked ? 1.0 : 0.0}});
+  return op({weight, rows}, {.values = {is_checked ? 1.0 : 0.0, static_cast<double>(row)}});
+}
+
+Tensor embedding(const Tensor& weight, const Tensor& ids) { return embedding(weight, ids, {}); }
+
+int64_t padding_row(const char* what, int64_t padding, int64_t rows) {
+  if (padding >= -rows && padding < rows) return padding < 0 ? padding + rows : padding;
+  fail(what, ": padding is ", padding, ", expected one from ", -rows, " to ", rows - 1);
 }
 
 }  // namespace weft

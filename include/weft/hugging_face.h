@@ -10,6 +10,7 @@
 #include "weft/communicator.h"
 #include "weft/export.h"
 #include "weft/module.h"
+#include "weft/state_dict.h"
 #include "weft/transformer_config.h"
 
 namespace weft {
@@ -22,6 +23,10 @@ namespace weft {
 /// a tensor is no parameter, or a shape or dtype does not fit; of a tied parameter any name will
 /// do, and where there are several their elements must be equal.
 WEFT_API void load_hugging_face(Module& model, const std::string& path);
+/// The same for what both have, as a model with adapters has other parameters too: the names of the
+/// parameters that `path` lacks, and of its tensors that are no parameter. Tensors that have
+/// another shape than their parameter are refused all the same.
+[[nodiscard]] WEFT_API SkippedKeys load_common_hugging_face(Module& model, const std::string& path);
 
 /// The parameters of a model of this config in such files, by name in the model, with the files'
 /// dtypes. std::invalid_argument as above.

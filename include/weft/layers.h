@@ -58,10 +58,17 @@ WEFT_API int convert_to_float8(
 /// normal with standard deviation `deviation`.
 class WEFT_API Embedding : public Module {
  public:
-  Embedding(int64_t vocabulary, int64_t dim, double deviation = 1);
+  /// Row `padding`, which counts from the end if it is negative, begins as zeros and gets no
+  /// gradient from here.
+  Embedding(int64_t vocabulary, int64_t dim, double deviation = 1,
+            std::optional<int64_t> padding = {});
+  std::optional<int64_t> padding() const { return padding_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;
+
+ private:
+  std::optional<int64_t> padding_;
 };
 
 /// Applies `rms_norm` along the last dims, which have the sizes `normalized` (of one dim: its

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -72,7 +73,6 @@ struct TransformerConfig {
   /// Attention and feed-forward have the same input, and both outputs are added to it.
   bool parallel_residual = false;
   Head head = Head::linear;
-  /// Options of the head's transform.
   Activation head_activation = Activation::gelu;
 
   /// Fraction of each head that rotates; 0: none.
@@ -112,8 +112,7 @@ struct TransformerConfig {
   /// Scores are sigmoids, not a softmax; a bias that balances the load is added for the choice; a
   /// group counts by its best two experts (DeepSeek-V3).
   bool sigmoid_router = false;
-  /// Routers compute logits in f32 in models of a smaller dtype (DeepSeek).
-  bool f32_router = false;
+  bool f32_router = false;  ///< logits are f32 in models of a smaller dtype (DeepSeek)
   /// A token's weights are divided by their sum, and multiplied by `routed_scale`.
   bool normalized_weights = true;
   double routed_scale = 1;
@@ -135,10 +134,11 @@ struct TransformerConfig {
   /// Pairs of rotated dims are neighbours in the weights.
   bool rope_interleave = true;
 
+  /// The token whose row of the table begins as zeros and has no gradient (`pad_token_id`).
+  std::optional<int64_t> padding = {};
   /// Rows of the table of token types, of which the first is added to all tokens; 0: none.
   int64_t token_types = 0;
-  /// The sum of the embeddings is normalised.
-  bool embedding_norm = false;
+  bool embedding_norm = false;  ///< the sum of the embeddings is normalised
   /// The first block does not normalise the input of its attention.
   bool first_norm = true;
   bool final_norm = true;

@@ -67,6 +67,12 @@ static void bind_state_dicts(py::module_& m) {
       .def_readonly("missing", &SkippedKeys::missing, "The receiver has them, the dict does not")
       .def_readonly("unexpected", &SkippedKeys::unexpected,
                     "The dict has them, the receiver does not")
+      .def_readonly("missing_keys", &SkippedKeys::missing, "As `missing`")
+      .def_readonly("unexpected_keys", &SkippedKeys::unexpected, "As `unexpected`")
+      .def("__iter__",
+           [](const SkippedKeys& skipped) {
+             return py::iter(py::make_tuple(skipped.missing, skipped.unexpected));
+           })
       .def("__repr__", [](const SkippedKeys& skipped) {
         const py::list missing = py::cast(skipped.missing),
                        unexpected = py::cast(skipped.unexpected);
@@ -196,11 +202,16 @@ void bind_checkpoints(py::module_& m) {
   bind_state_dicts(m);
   bind_saver(m);
   bind_readers(m);
-  def(m, "load_hugging_face(model, path)",
-      py::overload_cast<Module&, const std::string&>(&load_hugging_face),
+  def(m, "load_hugging_face(model, path, strict=True)",
       "Fills the parameters with the tensors of a .safetensors file, an index of several, or a "
       "Hugging Face directory. Each rank reads the elements that it holds; no communication. "
-      "ValueError, before anything is read, names what is missing or does not fit");
+      "ValueError, before anything is read, names what is missing or does not fit. strict=False "
+      "loads what both have, for a model with adapters, and gives the names of the others",
+      [](Module& model, const std::string& path, bool strict) {
+        if (!strict) return load_common_hugging_face(model, path);
+        load_hugging_face(model, path);
+        return SkippedKeys();
+      });
   using O = ExportOptions;
   bind_with_fields<O, std::string, std::string, Communicator>(
       m, "export_hugging_face", export_hugging_face, Released(), "checkpoint"_a, "directory"_a,

@@ -59,6 +59,28 @@ static int64_t size_of_weight(const Module& layer, int dim) {
   return layer.own_parameters()[0].second->shape()[dim];
 }
 
+/// Arguments of PyTorch's embedding that change gradients or the weight, which are not offered.
+static void check_embedding_options(const py::object& max_norm, bool scale_grad_by_freq,
+                                    bool sparse) {
+  if (!max_norm.is_none()) {
+    fail("embedding: max_norm is ", py::repr(max_norm), ", expected None; forward changes no row");
+  }
+  if (scale_grad_by_freq || sparse) {
+    fail("embedding: ", sparse ? "sparse" : "scale_grad_by_freq",
+         " is True, expected False; gradients are dense sums");
+  }
+}
+
+template <class M>
+static std::unique_ptr<M> embedding_of(int64_t rows, int64_t dim, std::optional<int64_t> padding,
+                                       const py::object& max_norm, double /*norm_type*/,
+                                       bool scale_grad_by_freq, bool sparse, double deviation,
+                                       std::optional<Device> device, std::optional<DType> dtype) {
+  check_embedding_options(max_norm, scale_grad_by_freq, sparse);
+  return layer_of<M, int64_t, int64_t, double, std::optional<int64_t>>(rows, dim, deviation,
+                                                                       padding, device, dtype);
+}
+
 static void bind_affine(py::module_& m) {
   const auto device = "device"_a = py::none(), dtype = "dtype"_a = py::none();
   bind_module_class<Linear>(
@@ -79,9 +101,14 @@ static void bind_affine(py::module_& m) {
            "out_features"_a, "bias"_a = true, "std"_a = py::none(), device, dtype);
   bind_module_class<Embedding>(
       m, "Embedding",
-      "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`")
-      .def(init_of<Embedding, int64_t, int64_t, double>(), "num_embeddings"_a, "embedding_dim"_a,
-           "std"_a = 1.0, device, dtype)
+      "ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`. Row "
+      "`padding_idx` begins as zeros and gets no gradient from here. ValueError for a `max_norm`, "
+      "`scale_grad_by_freq` and `sparse`")
+      .def(py::init(&embedding_of<Embedding>, &embedding_of<InPython<Embedding>>),
+           "num_embeddings"_a, "embedding_dim"_a, "padding_idx"_a = py::none(),
+           "max_norm"_a = py::none(), "norm_type"_a = 2.0, "scale_grad_by_freq"_a = false,
+           "sparse"_a = false, py::kw_only(), "std"_a = 1.0, device, dtype)
+      .def_property_readonly("padding_idx", &Embedding::padding)
       .def_property_readonly("num_embeddings",
                              [](const Embedding& e) { return size_of_weight(e, 0); })
       .def_property_readonly("embedding_dim",
@@ -90,6 +117,7 @@ static void bind_affine(py::module_& m) {
 
 void bind_layers(py::module_& m) {
   bind_affine(m);
+  m.def("_check_embedding_options", &check_embedding_options);
   def(m, "convert_to_float8(model, filter=None)",
       "Lets each Linear of the model, or those for which filter(layer, path) is true, compute by "
       "float8_linear; their parameters stay as they are. Gives their number",
@@ -148,8 +176,9 @@ static void bind_choices(py::class_<TransformerConfig>& config) {
       option("logit_softcap", &C::logit_softcap), option("attention_scale", &C::attention_scale),
       option("embedding_scale", &C::embedding_scale), option("residual_scale", &C::residual_scale),
       option("logit_divisor", &C::logit_divisor), option("token_types", &C::token_types),
-      option("embedding_norm", &C::embedding_norm), option("first_norm", &C::first_norm),
-      option("final_norm", &C::final_norm), option("embedding_dropout", &C::embedding_dropout),
+      option("padding", &C::padding), option("embedding_norm", &C::embedding_norm),
+      option("first_norm", &C::first_norm), option("final_norm", &C::final_norm),
+      option("embedding_dropout", &C::embedding_dropout),
       option("residual_dropout", &C::residual_dropout),
       option("attention_dropout", &C::attention_dropout), option("experts", &C::experts),
       option("experts_per_token", &C::experts_per_token), option("dense", &C::dense),

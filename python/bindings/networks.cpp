@@ -6,6 +6,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "weft/ops/elementwise.h"
+#include "weft/ops/embedding.h"
 #include "weft/ops/products.h"
 #include "weft/ops/shapes.h"
 #include "weft/torch.h"
@@ -139,10 +140,12 @@ void bind_networks(py::module_& m) {
   def(m, "log_softmax(x, dim=-1)", &torch::log_softmax,
       with_rule("log_softmax", "The logarithm of softmax(x), along `dim`"));
   bind_losses(m);
-  def(m, "embedding(weight, ids)", &embedding,
+  def(m, "embedding(weight, ids, padding_idx=None)",
+      py::overload_cast<const Tensor&, const Tensor&, std::optional<int64_t>>(&embedding),
       with_rule("embedding",
-                "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError "
-                "names an id that is no row"));
+                "Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. The "
+                "gradient gets nothing from ids of row `padding_idx`, which counts from the end if "
+                "it is negative. ValueError names an id that is no row"));
   def(m, "rms_norm(x, weight=None, eps=1e-5)", taking<Tensor, MaybeTensor, double>(&rms_norm),
       with_rule("rms_norm",
                 "x / sqrt(mean of x^2 along the last dim + eps) * weight [d], ones if None"));

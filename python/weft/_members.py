@@ -144,7 +144,7 @@ def get_attribute(self, name):
 _OF_LINEAR = ("in_features", "out_features", "bias")
 _OPTIONS = {
     _weft.Dropout: ("p",),
-    _weft.Embedding: ("num_embeddings", "embedding_dim"),
+    _weft.Embedding: ("num_embeddings", "embedding_dim", "padding_idx"),
     LayerNorm: ("normalized_shape", "eps", "elementwise_affine", "bias"),
     _weft.Float8Linear: _OF_LINEAR,
     Linear: _OF_LINEAR,

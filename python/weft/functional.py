@@ -19,9 +19,19 @@ def dropout(input, p=0.5, training=True):
     return _weft.dropout(input, p) if training else input
 
 
-def embedding(input, weight):
-    """Rows `input` [...] of weight [vocabulary, d]: [..., d]."""
-    return _weft.embedding(weight, input)
+def embedding(
+    input,
+    weight,
+    padding_idx=None,
+    max_norm=None,
+    norm_type=2.0,
+    scale_grad_by_freq=False,
+    sparse=False,
+):
+    """Rows `input` [...] of weight [vocabulary, d]: [..., d]. The gradient gets nothing from ids of
+    row `padding_idx`. ValueError for a `max_norm`, `scale_grad_by_freq` and `sparse`."""
+    _weft._check_embedding_options(max_norm, scale_grad_by_freq, sparse)
+    return _weft.embedding(weight, input, padding_idx)
 
 
 def embedding_bag(
