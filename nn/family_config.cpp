@@ -96,7 +96,8 @@ static void read_key(const ConfigFile& file, const ConfigKey& key, TransformerCo
     file.mistake("the key \"", key.name, "\" is missing");
   }
   const bool is_none = key.need == ConfigKey::Need::or_none && file.is_null(key.name);
-  if (file.is_null(key.name) && !is_none) {
+  const bool is_choice = std::holds_alternative<Activation TransformerConfig::*>(key.field);
+  if (file.is_null(key.name) && !is_none && !is_choice) {
     file.mistake("\"", key.name, "\" is null, expected a value, or the key missing");
   }
   // Configs without a window state 0 as its width.
@@ -140,16 +141,15 @@ static std::vector<bool> listed_windows(const ConfigFile& file, const Transforme
 
 static void read_layers(const ConfigFile& file, const Family& family, TransformerConfig& config) {
   const bool is_listed = !file.lacks("layer_types");
-  std::vector<bool> windows = is_listed ? listed_windows(file, config) : std::vector<bool>();
+  std::vector<bool> windows, by_rule;
+  if (is_listed) windows = listed_windows(file, config);
   if (!family.is_windowed) {
     if (std::ranges::count(windows, config.window == 0) == 0) return;
     file.mistake("\"layer_types\" differ from the layers of ", family.type, ", expected all \"",
                  config.window == 0 ? "full" : "sliding", "_attention\"");
   }
-  for (int64_t i = 0; !is_listed && i < config.layers; ++i) {
-    windows.push_back(family.is_windowed(file, i));
-  }
-  config.windowed = std::move(windows);
+  for (int64_t i = 0; i < config.layers; ++i) by_rule.push_back(family.is_windowed(file, i));
+  config.windowed = is_listed ? windows : by_rule;
   const bool has_any = config.window > 0 && std::ranges::count(config.windowed, true) > 0;
   if (!has_any) config.window = 0, config.windowed.clear();
 }

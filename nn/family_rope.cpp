@@ -100,7 +100,11 @@ static void read_all_scaling(const ConfigFile& file, TransformerConfig& config) 
 
 void read_rope(const ConfigFile& file, TransformerConfig& config) {
   read_all_scaling(file, config);
-  // GPT-NeoX has a name of its own; files state the part under both.
+  // GPT-NeoX has other names for both; later files state them under these as well.
+  const auto& keys = find_family(config.family)->keys;
+  if (std::ranges::count(keys, "rope_theta", &ConfigKey::name) == 0) {
+    file.expect("rope_theta", config.rope_theta);
+  }
   if (reads_fraction(config)) return file.expect(kFraction, config.rotary_fraction);
   check_no_fraction(file, config);
 }

@@ -93,6 +93,8 @@ def cases_of(family):
         tried = []
         for value in [*own, *values][: None if key in raw else 1]:
             for each in (*other_values(value)[: None if key in raw else 1], value, None):
+                if isinstance(each, int) and each > 300:
+                    continue  # large models
                 if each not in tried or type(each) is not type(tried[tried.index(each)]):
                     tried.append(each)
                     yield "top", key, each
@@ -177,14 +179,15 @@ def outcome(raw, folder):
     own = nn.TransformerModel(config)
     try:
         weft.load_hugging_face(own, str(folder))
+        own.eval()
+        got = own(weft.tensor(ids))
     except ValueError as error:
-        return f"differs: {error}"
-    own.eval()
-    got = own(weft.tensor(ids))
+        return f"refused later: {error}"
     if (distance := far(got.detach().numpy(), logits)) > 2e-4:
         return f"differs: logits by {distance:.1e}"
     (got * got).mean().backward()
-    distance = far(own.get_parameter("model.embed_tokens.weight").grad.numpy(), gradient)
+    table = dict(own.named_parameters())["model.embed_tokens.weight"]
+    distance = far(table.grad.numpy(), gradient)
     return "equal" if distance <= 2e-3 else f"differs: gradient by {distance:.1e}"
 
 
