@@ -87,7 +87,9 @@ static void scale_by_width(C& c) { c.embedding_scale = std::sqrt(static_cast<dou
 
 static void complete_scaled_gemma(const ConfigFile& file, C& c) {
   scale_by_width(c);
-  c.attention_scale = 1 / std::sqrt(file.number("query_pre_attn_scalar", 256));
+  const double scalar = file.number("query_pre_attn_scalar", 256);
+  if (scalar <= 0) file.mistake("\"query_pre_attn_scalar\" must be above 0, got ", scalar);
+  c.attention_scale = 1 / std::sqrt(scalar);
 }
 
 static void write_scaled_gemma(const C& c, nlohmann::ordered_json& json) {
