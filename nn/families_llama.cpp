@@ -19,7 +19,7 @@ static bool is_unrotated(const ConfigFile& file, int64_t layer) {
   const int64_t interval = file.integer("no_rope_layer_interval", 4);
   const auto at = static_cast<size_t>(layer);
   const bool listed = at < flags.size() && flags[at].is_number_integer();
-  if (!flags.empty() && !listed) {
+  if (!file.lacks("no_rope_layers") && !listed) {
     file.mistake("\"no_rope_layers\" has ", flags.size(), " integers, expected ",
                  file.integer("num_hidden_layers", 0), ", one a layer");
   }

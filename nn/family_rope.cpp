@@ -76,7 +76,8 @@ static void read_all_scaling(const ConfigFile& file, TransformerConfig& config) 
   original_max = file.integer("original_max_position_embeddings", original_max);
   auto rope = file.object("rope_scaling");
   const auto parameters = file.object("rope_parameters");
-  if (!rope || rope->json().empty()) rope = parameters;
+  const bool is_old = rope && !rope->json().empty();
+  if (!is_old) rope = parameters;
   if (!rope) {
     config.rope_scaling = {};
     return;
@@ -88,6 +89,10 @@ static void read_all_scaling(const ConfigFile& file, TransformerConfig& config) 
                     "\"sliding_attention\"");
     }
     return read_scaling(*rope, config);
+  }
+  // There it is always that of the layers without a window.
+  if (config.family == "gemma3_text" && is_old) {
+    rope->mistake("scaling is nested by the types of layers, expected it in \"rope_parameters\"");
   }
   if (local) {
     local->expect("rope_type", "default");

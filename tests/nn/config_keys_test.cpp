@@ -134,6 +134,10 @@ TEST(ConfigKeys, RefusesZeroNullAndEmptyValues) {
       {"llama",
        {{"rope_scaling", {{"type", "yarn"}, {"factor", 2.0}, {"attention_factor", 0.0}}}},
        "\"rope_scaling\": \"attention_factor\" must be above 0, got 0"},
+      {"gemma3_text",
+       {{"rope_scaling", {{"full_attention", {{"rope_type", "linear"}, {"factor", 2.0}}}}}},
+       "\"rope_scaling\": scaling is nested by the types of layers, expected it in "
+       "\"rope_parameters\""},
       {"smollm3",
        {{"no_rope_layers", Json::array()}},
        "\"no_rope_layers\" has 0 integers, expected 4, one a layer"},
