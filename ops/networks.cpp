@@ -394,9 +394,4 @@ Tensor embedding(const Tensor& weight, const Tensor& ids, std::optional<int64_t>
 
 Tensor embedding(const Tensor& weight, const Tensor& ids) { return embedding(weight, ids, {}); }
 
-int64_t padding_row(const char* what, int64_t padding, int64_t rows) {
-  if (padding >= -rows && padding < rows) return padding < 0 ? padding + rows : padding;
-  fail(what, ": padding is ", padding, ", expected one from ", -rows, " to ", rows - 1);
-}
-
 }  // namespace weft

@@ -3418,9 +3418,9 @@ class Float8Linear(Linear):
         """
 class Embedding(Module):
     """
-    ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`
+    ids [...] -> [..., dim]. Parameter: weight [vocabulary, dim], normal with `std`. Row `padding_idx` begins as zeros and gets no gradient from here. ValueError for a `max_norm`, `scale_grad_by_freq` and `sparse`
     """
-    def __init__(self, num_embeddings: int, embedding_dim: int, std: float = 1.0, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
+    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, max_norm: typing.Any = None, norm_type: float = 2.0, scale_grad_by_freq: builtins.bool = False, sparse: builtins.bool = False, *, std: float = 1.0, device: Device | str | None = None, dtype: DType | str | None = None) -> None:
         ...
     def forward(self, *args) -> typing.Any:
         """
@@ -3657,6 +3657,7 @@ class TransformerConfig:
     norm_place: str
     normalized_weights: bool
     output_bias: bool
+    padding: int | None
     parallel_residual: bool
     q_lora_rank: int
     qkv_bias: bool
@@ -4187,6 +4188,8 @@ class SkippedKeys:
     """
     Keys that were not loaded
     """
+    def __iter__(self) -> collections.abc.Iterator:
+        ...
     def __repr__(self) -> str:
         ...
     @property
@@ -4195,9 +4198,19 @@ class SkippedKeys:
         The receiver has them, the dict does not
         """
     @property
+    def missing_keys(self) -> list[str]:
+        """
+        As `missing`
+        """
+    @property
     def unexpected(self) -> list[str]:
         """
         The dict has them, the receiver does not
+        """
+    @property
+    def unexpected_keys(self) -> list[str]:
+        """
+        As `unexpected`
         """
 class TrainingState:
     """
@@ -4955,9 +4968,9 @@ def einsum(equation: str, *args) -> Tensor:
     """
     Sums of products over the labels that the result lacks: einsum("bij,bjk->bik", x, y)
     """
-def embedding(weight: Tensor, ids: Tensor) -> Tensor:
+def embedding(weight: Tensor, ids: Tensor, padding_idx: int | None = None) -> Tensor:
     """
-    Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. ValueError names an id that is no row
+    Rows `ids` [...] (int32 or int64) of weight [vocabulary, d]: [..., d]. The gradient gets nothing from ids of row `padding_idx`, which counts from the end if it is negative. ValueError names an id that is no row
     
     Rule: v d, ... -> ... d
     """
@@ -5415,9 +5428,9 @@ def load(path: str, into: TrainingState) -> None:
 @typing.overload
 def load(path: str, into: StateDict) -> None:
     ...
-def load_hugging_face(model: Module, path: str) -> None:
+def load_hugging_face(model: Module, path: str, strict: builtins.bool = True) -> SkippedKeys:
     """
-    Fills the parameters with the tensors of a .safetensors file, an index of several, or a Hugging Face directory. Each rank reads the elements that it holds; no communication. ValueError, before anything is read, names what is missing or does not fit
+    Fills the parameters with the tensors of a .safetensors file, an index of several, or a Hugging Face directory. Each rank reads the elements that it holds; no communication. ValueError, before anything is read, names what is missing or does not fit. strict=False loads what both have, for a model with adapters, and gives the names of the others
     """
 @typing.overload
 def load_state_dict(part: Module, state: StateDict, *, strict: builtins.bool = True) -> SkippedKeys:
