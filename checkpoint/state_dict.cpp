@@ -3,8 +3,8 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 
+#include "checkpoint/optimizer_keys.h"
 #include "checkpoint/source.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
@@ -41,29 +41,6 @@ StateDict state_dict(const Module& module) {
   }
   for (const NamedBuffer& buffer : module.named_buffers()) {
     if (buffer.persistent) state.tensors.emplace(buffer.name, buffer.value);
-  }
-  return state;
-}
-
-static std::string rate_key(size_t group) {
-  return group == 0 ? "learning_rate" : concat("learning_rate.", group);
-}
-
-StateDict state_dict(Optimizer& optimizer) {
-  StateDict state;
-  const std::vector<std::string> moments = optimizer.moments();
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    const std::string& name = optimizer.parameters()[i].name();
-    for (size_t m = 0; m < moments.size(); ++m) {
-      state.tensors.emplace(concat(name, '.', moments[m]), optimizer.state(i)[m]);
-    }
-    if (!state.numbers.emplace(concat(name, ".steps"), optimizer.steps(i)).second) {
-      fail("state_dict: two parameters of the optimizer are called ", in_quotes(name),
-           ", expected different names; give it those of one module that holds both");
-    }
-  }
-  for (size_t group = 0; group < optimizer.groups(); ++group) {
-    state.numbers.emplace(rate_key(group), std::bit_cast<int64_t>(optimizer.learning_rate(group)));
   }
   return state;
 }
@@ -116,19 +93,6 @@ void TensorFill::finish() const {
   whole_.local().storage()->mark_changed();
 }
 
-static void take_optimizer_numbers(Optimizer& optimizer,
-                                   const std::map<std::string, int64_t>& numbers) {
-  for (size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    const auto steps = numbers.find(concat(optimizer.parameters()[i].name(), ".steps"));
-    if (steps != numbers.end()) optimizer.set_steps(i, steps->second);
-  }
-  for (size_t group = 0; group < optimizer.groups(); ++group) {
-    const auto rate = numbers.find(rate_key(group));
-    if (rate == numbers.end()) continue;
-    optimizer.set_learning_rate(group, std::bit_cast<double>(rate->second));
-  }
-}
-
 /// Copies the tensors that both have, or throws before if `needs_all` and something is left over.
 /// `first_names`: by name of a parameter, its name in `to`.
 static SkippedKeys loaded(const StateDict& to, const StateDict& from, bool needs_all,
@@ -170,10 +134,13 @@ static SkippedKeys loaded(Module& module, const StateDict& from, bool needs_all)
 }
 
 static SkippedKeys loaded(Optimizer& optimizer, const StateDict& from, bool needs_all) {
-  SkippedKeys skipped = loaded(state_dict(optimizer), from, needs_all);
-  take_optimizer_numbers(optimizer, from.numbers);
+  const OptimizerKeys keys(optimizer, {names_of(optimizer)}, from.numbers);
+  SkippedKeys skipped = loaded(keys.state(), from, needs_all);
+  keys.take(from.numbers);
   return skipped;
 }
+
+void load_tensors(const StateDict& to, const StateDict& from) { loaded(to, from, true); }
 
 void load_state_dict(Module& module, const StateDict& from) { loaded(module, from, true); }
 
@@ -185,11 +152,6 @@ SkippedKeys load_common_keys(Module& module, const StateDict& from) {
 
 SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from) {
   return loaded(optimizer, from, false);
-}
-
-void TrainingState::add(const std::string& name, Optimizer& optimizer) {
-  const auto take = [&](const auto& numbers) { take_optimizer_numbers(optimizer, numbers); };
-  add(name, Part{[&] { return weft::state_dict(optimizer); }, take});
 }
 
 std::string some_of(const std::vector<std::string>& names) {
@@ -224,6 +186,23 @@ void TrainingState::add(const std::string& name, Part part) {
 
 void TrainingState::add(const std::string& name, Module& module) {
   add(name, Part{.give = [&module] { return weft::state_dict(module); }, .take = {}});
+  modules_.emplace(name, &module);
+}
+
+void TrainingState::add(const std::string& name, Optimizer& optimizer) {
+  add(name, Part{});
+  optimizers_.emplace(name, &optimizer);
+}
+
+/// The numbers of a part, without its name.
+static std::map<std::string, int64_t> own_numbers(const std::string& part,
+                                                  const std::map<std::string, int64_t>& all) {
+  std::map<std::string, int64_t> own;
+  const std::string prefix = concat(part, '/');
+  for (const auto& [key, number] : all) {
+    if (key.starts_with(prefix)) own.emplace(key.substr(prefix.size()), number);
+  }
+  return own;
 }
 
 void TrainingState::add(const std::string& name, const Tensor& tensor) {
@@ -248,10 +227,24 @@ void TrainingState::add(const std::string& name, const std::function<RandomState
   add(name, Part{give, take});
 }
 
-StateDict TrainingState::state_dict() const {
+OptimizerKeys TrainingState::keys_of(Optimizer& optimizer,
+                                     const std::map<std::string, int64_t>& saved) const {
+  return {optimizer, {names_in(modules_, optimizer), names_of(optimizer)}, saved};
+}
+
+/// Stands for no checkpoint: each part has its own numbers.
+static const std::map<std::string, int64_t> no_checkpoint;
+
+StateDict TrainingState::state_dict() const { return state_dict_with(no_checkpoint); }
+
+StateDict TrainingState::state_dict_with(const std::map<std::string, int64_t>& numbers) const {
   StateDict all;
   for (const auto& [name, part] : parts_) {
-    const StateDict own = part.give();
+    const auto saved = own_numbers(name, numbers);
+    const auto optimizer = optimizers_.find(name);
+    StateDict own =
+        optimizer == optimizers_.end() ? part.give() : keys_of(*optimizer->second, saved).state();
+    if (part.takes_any_numbers && &numbers != &no_checkpoint) own.numbers = saved;
     for (const auto& [key, tensor] : own.tensors) {
       all.tensors.emplace(concat(name, '/', key), tensor);
     }
@@ -262,27 +255,14 @@ StateDict TrainingState::state_dict() const {
   return all;
 }
 
-StateDict TrainingState::state_dict_with(const std::map<std::string, int64_t>& numbers) const {
-  StateDict all = state_dict();
-  for (const auto& [name, part] : parts_) {
-    if (!part.takes_any_numbers) continue;
-    const auto is_own = [&](const auto& entry) { return entry.first.starts_with(name + '/'); };
-    std::erase_if(all.numbers, is_own);
-    std::ranges::copy_if(numbers, std::inserter(all.numbers, all.numbers.end()), is_own);
-  }
-  return all;
-}
-
 void TrainingState::take_numbers(const std::map<std::string, int64_t>& numbers) const {
   SkippedKeys skipped;
   add_unmatched_keys(state_dict_with(numbers).numbers, numbers, skipped);
   check_no_keys_skipped("training state", "what is loaded", skipped);
   for (const auto& [name, part] : parts_) {
-    std::map<std::string, int64_t> own;
-    const std::string prefix = concat(name, '/');
-    for (const auto& [key, number] : numbers) {
-      if (key.starts_with(prefix)) own.emplace(key.substr(prefix.size()), number);
-    }
+    const auto own = own_numbers(name, numbers);
+    const auto optimizer = optimizers_.find(name);
+    if (optimizer != optimizers_.end()) keys_of(*optimizer->second, own).take(own);
     if (part.take) part.take(own);
   }
 }

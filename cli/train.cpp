@@ -76,7 +76,12 @@ class Training {
     run_.check_ranks(mesh_.communicator());
     const ResumeOptions& c = options_.checkpoints;
     if (!c.save.empty()) check_kept_model_files(c.save);
+    const std::vector<Hyperparameter> options = optimizer_->hyperparameters(0);
+    std::vector<double> given;
+    for (const Hyperparameter& option : options) given.push_back(option.get());
     int64_t done = saver_->resume(run_);
+    // The flags decide, and not the checkpoint: --allow-change permits others.
+    for (size_t i = 0; i < options.size(); ++i) options[i].set(given[i]);
     const bool is_new = done == 0 && !options_.init.empty();
     if (is_first()) keep_files(is_new ? options_.init : c.resume, c.save);
     // Only the holder of the lease of --save's directory touches the metrics.

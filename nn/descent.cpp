@@ -120,7 +120,7 @@ std::vector<Hyperparameter> hyperparameters(LambOptions& options) { return adam_
 /// parameter is used.
 Tensor Lamb::new_direction(const Update& update) {
   if (offload().is_disk()) {
-    if (!directions_) {
+    if (!directions_ || directions_->tensors.size() < parameters().size()) {
       directions_ =
           std::make_shared<ParameterState>(new_state(offload(), "direction", parameters(), f32));
     }
@@ -225,15 +225,30 @@ static auto each(const std::vector<Group>& groups, Projection projection) {
 }
 
 template <class Self, class Options>
-GroupedOptimizer<Self, Options>::GroupedOptimizer(std::vector<ParameterGroup<Options>> groups)
+GroupedOptimizer<Self, Options>::GroupedOptimizer(std::vector<ParameterGroup<Options>> groups,
+                                                  Options defaults)
     : Optimizer(each(groups, &ParameterGroup<Options>::parameters),
                 each(groups, [](const auto& group) { return group.options.learning_rate; })),
-      options_(each(groups, &ParameterGroup<Options>::options)) {
+      options_(each(groups, &ParameterGroup<Options>::options)),
+      defaults_(std::move(defaults)) {
   for (size_t i = 0; i < parameters().size(); ++i) {
     const DecayPredicate& decays = options_[group_of(i)].decays;
     decays_.push_back(!decays || decays(parameters()[i]));
   }
   check_all(options_);
+}
+
+template <class Self, class Options>
+void GroupedOptimizer<Self, Options>::add_group(ParameterGroup<Options> group) {
+  std::vector<Options> all = options_;
+  all.push_back(group.options);
+  check_all(all);
+  add(std::move(group.parameters), group.options.learning_rate);
+  options_ = std::move(all);
+  for (size_t i = decays_.size(); i < parameters().size(); ++i) {
+    const DecayPredicate& decays = group.options.decays;
+    decays_.push_back(!decays || decays(parameters()[i]));
+  }
 }
 
 template <class Self, class Options>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 
@@ -19,25 +20,34 @@ Optimizer::~Optimizer() = default;
 
 Optimizer::Optimizer(std::vector<std::vector<NamedParameter>> groups,
                      std::vector<double> learning_rates)
-    : learning_rates_(std::move(learning_rates)), runs_(std::make_unique<ParameterRuns>()) {
-  std::set<const Parameter*> seen;
+    : runs_(std::make_unique<ParameterRuns>()) {
   for (size_t group = 0; group < groups.size(); ++group) {
-    for (NamedParameter& named : groups[group]) {
-      if (!named.parameter->is_trainable()) continue;
-      if (!seen.insert(named.parameter.get()).second) {
-        fail("optimizer: parameter ", named.name(), " is given twice, expected once");
-      }
-      parameters_.push_back(std::move(named));
-      group_of_.push_back(group);
-    }
+    add(std::move(groups[group]), learning_rates[group]);
   }
   if (parameters_.empty())
     fail("optimizer: number of trainable parameters is 0, expected at least 1");
+}
+
+void Optimizer::add(std::vector<NamedParameter> group, double learning_rate) {
+  std::erase_if(group, [](const NamedParameter& one) { return !one.parameter->is_trainable(); });
+  std::set<const Parameter*> seen;
+  for (const NamedParameter& earlier : parameters_) seen.insert(earlier.parameter.get());
+  for (const NamedParameter& named : group) {
+    if (!seen.insert(named.parameter.get()).second)
+      fail("optimizer: parameter ", named.name(), " is given twice, expected once");
+  }
+  group_of_.insert(group_of_.end(), group.size(), groups());
+  std::ranges::move(group, std::back_inserter(parameters_));
+  learning_rates_.push_back(learning_rate);
+  notes_.emplace_back();
   steps_.resize(parameters_.size());
+  runs_->runs.clear();
+  runs_->with_gradient.clear();
 }
 
 Optimizer::Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& parameters)
     : learning_rates_(other.learning_rates_),
+      notes_(other.notes_),
       parameters_(other.parameters_),
       group_of_(other.group_of_),
       steps_(other.steps_),
@@ -70,7 +80,25 @@ std::vector<Hyperparameter> Optimizer::hyperparameters(size_t group) {
   std::vector<Hyperparameter> all = numbers(group);
   std::erase_if(all, [](const Hyperparameter& number) { return number.name == "lr"; });
   all.insert(all.begin(), {"lr", &learning_rates_[group]});
+  for (auto& [name, value] : notes_[group]) all.push_back({name, &value});
   return all;
+}
+
+const std::vector<std::string>& Optimizer::note_names() {
+  static const std::vector<std::string> names{"initial_lr", "max_lr", "min_lr", "base_momentum",
+                                              "max_momentum"};
+  return names;
+}
+
+void Optimizer::set(size_t group, std::string_view name, double value) {
+  const std::vector<Hyperparameter> all = hyperparameters(group);
+  const auto found = std::ranges::find(all, name, &Hyperparameter::name);
+  if (found != all.end()) return found->set(value);
+  if (std::ranges::find(note_names(), name) == note_names().end()) {
+    fail("optimizer: option ", in_quotes(name), " of group ", group,
+         " does not exist, expected an option of this optimizer or a note of a schedule");
+  }
+  notes_[group].emplace(name, value);
 }
 
 double Optimizer::learning_rate(size_t group) const {
@@ -88,7 +116,9 @@ void Optimizer::set_learning_rate(double learning_rate) {
 }
 
 void Optimizer::make_state() {
-  if (!state_.empty()) return;
+  std::vector<ParameterState>& made = runs_->state;
+  const std::vector<std::string> names = moments();
+  if (state_.size() == parameters_.size() && made.size() >= names.size()) return;
   for (const NamedParameter& named : parameters_) {
     if (!named.parameter->is_materialized()) {
       fail("optimizer: parameter ", named.name(),
@@ -96,15 +126,26 @@ void Optimizer::make_state() {
     }
     ModuleSharder::lazy_init(*named.parameter);
   }
-  std::vector<ParameterState> made;
-  for (const std::string& moment : moments()) {
-    made.push_back(new_state(offload(), concat("state ", moment), parameters_, moment_dtype()));
+  // A group that was added, or an option that was set, may need more than there is.
+  std::vector<ParameterState> all = made;
+  const std::vector<NamedParameter> added(
+      parameters_.begin() + static_cast<ptrdiff_t>(state_.size()), parameters_.end());
+  for (size_t m = 0; m < std::max(names.size(), all.size()); ++m) {
+    const bool is_new = m == all.size();
+    if (is_new) all.emplace_back();
+    if (!is_new && added.empty()) continue;
+    const std::string what = concat("state ", m < names.size() ? names[m] : concat(m));
+    ParameterState more = new_state(offload(), what, is_new ? parameters_ : added, moment_dtype());
+    std::ranges::move(more.tensors, std::back_inserter(all[m].tensors));
+    all[m].added.push_back(more.file);
   }
-  runs_->state = std::move(made);
-  state_.resize(parameters_.size());
+  made = std::move(all);
+  state_.assign(parameters_.size(), {});
   for (size_t i = 0; i < parameters_.size(); ++i) {
-    for (const ParameterState& moment : runs_->state) state_[i].push_back(moment.tensors[i]);
+    for (const ParameterState& moment : made) state_[i].push_back(moment.tensors[i]);
   }
+  runs_->runs.clear();
+  runs_->with_gradient.clear();
 }
 
 const Tensors& Optimizer::state(size_t parameter) {
@@ -119,8 +160,9 @@ void Optimizer::copy_state(const Optimizer& other) {
   if (other.state_.empty()) return;
   make_state();
   const NoGrad no_grad;
-  for (size_t i = 0; i < state_.size(); ++i) {
-    for (size_t m = 0; m < state_[i].size(); ++m) {
+  // Either may lack what a group that was added, or an option that was set, needs.
+  for (size_t i = 0; i < other.state_.size(); ++i) {
+    for (size_t m = 0; m < std::min(state_[i].size(), other.state_[i].size()); ++m) {
       const Tensor from = in_memory(other.state_[i][m]);
       rests_on_disk(state_[i][m]) ? write_to_disk(state_[i][m], from) : copy_(state_[i][m], from);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <numeric>
 
 #include "nn/parameter_memory.h"
@@ -90,7 +91,7 @@ SquaresReduction::SquaresReduction(const char* what, const Tensors& tensors, uin
   }
 }
 
-void SquaresReduction::reduce(const Tensor& sums) const {
+void SquaresReduction::reduce(const Tensor& sums, ReduceOp op) const {
   if (!ranks_ || ranks_.size() == 1) return;
   const SubjectScope subject(model_, what_);
   const int64_t count = sums.numel();
@@ -100,7 +101,7 @@ void SquaresReduction::reduce(const Tensor& sums) const {
                     .dtype = sums.dtype(),
                     .counts = {&count, 1},
                     .device = sums.device()};
-  ranks_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+  ranks_.all_reduce({&piece, 1}, op).wait();
   sums.storage()->mark_changed();
 }
 
@@ -115,26 +116,46 @@ static Tensors gradients_of(const std::vector<ParameterPtr>& parameters) {
   return gradients;
 }
 
-Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) {
+/// Returns the sum of |x|^order over local elements, or the greatest |x| for infinity.
+static Tensor norm_part(const Tensor& local, double order, DType dtype) {
+  if (order == 2) return sum_squares(local).to(dtype);
+  const Tensor sizes = abs(local).to(dtype);
+  if (order == 1) return sum(sizes);
+  return std::isinf(order) ? max(sizes) : sum(pow(sizes, order));
+}
+
+static Tensor norm_of(const Tensors& tensors, double order, uint64_t model) {
+  if (!(order > 0)) fail("gradient norm: norm_type is ", order, ", expected one above 0");
+  if (tensors.empty()) return zeros({}, {.dtype = f32});
   NoGrad no_grad;
+  const SquaresReduction reduction("gradient norm", tensors, model);
+  std::vector<size_t> counted;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (reduction.counts_here(i)) counted.push_back(i);
+  }
+  const bool exact = std::ranges::find(tensors, f64, &Tensor::dtype) != tensors.end();
+  const DType dtype = exact ? f64 : f32;
+  // Sums of powers leave the range of f32 before their root does.
+  const DType summed = order == 1 || order == 2 || std::isinf(order) ? dtype : f64;
+  Tensor all = zeros({}, {.dtype = summed, .device = tensors[0].device()});
+  for (const Run& run : adjacent_runs({&tensors}, counted)) {
+    const Tensor part = norm_part(copied_flat(tensors, run), order, summed).to(all.device());
+    all = std::isinf(order) ? maximum(all, part) : all + part;
+  }
+  // In f64 on all ranks: other ranks may have gradients of another dtype.
+  all = all.to(f64);
+  reduction.reduce(all, std::isinf(order) ? ReduceOp::max : ReduceOp::sum);
+  if (order == 2) return sqrt(all).to(dtype);
+  return (order == 1 || std::isinf(order) ? all : pow(all, 1 / order)).to(dtype);
+}
+
+Tensor total_norm(const Tensors& tensors, double order) { return norm_of(tensors, order, 0); }
+
+Tensor gradient_norm(const std::vector<ParameterPtr>& parameters, double order) {
   const Tensors gradients = gradients_of(parameters);
   uint64_t model = 0;
   for (const ParameterPtr& parameter : parameters) model = least_model(model, *parameter);
-  const SquaresReduction reduction("gradient norm", gradients, model);
-  std::vector<size_t> counted;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (reduction.counts_here(i)) counted.push_back(i);
-  }
-  const bool exact = std::ranges::find(gradients, f64, &Tensor::dtype) != gradients.end();
-  const DType dtype = exact ? f64 : f32;
-  Tensor sum = zeros({}, {.dtype = dtype, .device = gradients[0].device()});
-  for (const Run& run : adjacent_runs({&gradients}, counted)) {
-    sum = sum + sum_squares(copied_flat(gradients, run)).to(dtype).to(sum.device());
-  }
-  // In f64 on all ranks: other ranks may have gradients of another dtype.
-  sum = sum.to(f64);
-  reduction.reduce(sum);
-  return sqrt(sum).to(dtype);
+  return norm_of(gradients, order, model);
 }
 
 /// Returns min(1, max_norm / (norm + 1e-6)) in the norm's dtype.
@@ -150,12 +171,11 @@ Tensor clip_scale(const Tensor& norm, double max_norm) {
   return factor_to(max_norm, norm).to(f32);
 }
 
-double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm) {
+void clip_grads_with_norm(const std::vector<ParameterPtr>& parameters, double max_norm,
+                          const Tensor& norm) {
   NoGrad no_grad;
-  const Tensor norm = gradient_norm(parameters);
   const Tensor scale = factor_to(max_norm, norm);
-  const double before = norm.item();
-  if (scale.item() == 1) return before;
+  if (scale.item() == 1) return;
   const Tensors gradients = gradients_of(parameters);
   std::vector<size_t> all(gradients.size());
   std::iota(all.begin(), all.end(), size_t{0});
@@ -167,7 +187,12 @@ double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_no
     scale_(part, scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
     if (rests_on_disk(first)) write_to_disk(first, read);
   }
-  return before;
+}
+
+double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm, double order) {
+  const Tensor norm = gradient_norm(parameters, order);
+  clip_grads_with_norm(parameters, max_norm, norm);
+  return norm.item();
 }
 
 void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_value) {

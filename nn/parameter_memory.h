@@ -12,6 +12,7 @@
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/parameter.h"
+#include "weft/reduce_op.h"
 #include "weft/tensor.h"
 #include "weft/tier.h"
 
@@ -48,6 +49,8 @@ struct ParameterState {
   Tensors tensors;
   /// The file in which they rest, if they do.
   std::shared_ptr<DiskMemory> file = {};
+  /// The files of parameters that were added later.
+  std::vector<std::shared_ptr<DiskMemory>> added = {};
 };
 /// Makes zeros. In memory they are adjacent where the values are, on disk none is; errors name them
 /// "<what> of parameter <name>".
@@ -108,9 +111,9 @@ class SquaresReduction {
 
   /// Whether this rank's part of tensor `i` counts.
   bool counts_here(size_t i) const { return counts_[i]; }
-  /// Adds up the ranks' numbers in place: a dense tensor of one device, of equal size on each rank.
-  /// Has no effect if no tensor is laid out over several ranks.
-  void reduce(const Tensor& sums) const;
+  /// Adds up the ranks' numbers in place, or takes the greatest: a dense tensor of one device, of
+  /// equal size on each rank. Has no effect if no tensor is laid out over several ranks.
+  void reduce(const Tensor& sums, ReduceOp op = ReduceOp::sum) const;
 
  private:
   const char* what_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +30,9 @@ template <class Options> struct ParameterGroup {
 struct Hyperparameter {
   std::string_view name;
   std::variant<double*, bool*> value;
+  double get() const {
+    return std::visit([](const auto* at) { return static_cast<double>(*at); }, value);
+  }
   /// A flag is set by any number but 0.
   void set(double to) const {
     std::visit([to](auto* at) { *at = static_cast<std::remove_pointer_t<decltype(at)>>(to); },
@@ -53,9 +57,14 @@ class WEFT_API Optimizer : NotCopied {
   /// Groups of parameters, numbered from 0 in the order in which they were given.
   size_t groups() const { return learning_rates_.size(); }
   size_t group_of(size_t parameter) const { return group_of_[parameter]; }
-  /// The numbers and flags of a group, the first of which is the learning rate, "lr". Setting one
-  /// changes the next steps.
+  /// The numbers and flags of a group, the first of which is the learning rate, "lr", and its
+  /// notes. Setting one changes the next steps.
   std::vector<Hyperparameter> hyperparameters(size_t group);
+  /// The numbers that schedules keep with a group. Steps do not use them; checkpoints contain them.
+  static const std::vector<std::string>& note_names();
+  /// Sets a hyperparameter by name, or a note that the group may lack. std::invalid_argument for
+  /// another name.
+  void set(size_t group, std::string_view name, double value);
   double learning_rate(size_t group = 0) const;
   /// Sets that of all groups, or of one.
   void set_learning_rate(double learning_rate);
@@ -78,6 +87,8 @@ class WEFT_API Optimizer : NotCopied {
  protected:
   /// With a learning rate a group.
   Optimizer(std::vector<std::vector<NamedParameter>> groups, std::vector<double> learning_rates);
+  /// Adds a group, whose parameters have had no update; nothing is added when one is given already.
+  void add(std::vector<NamedParameter> group, double learning_rate);
   /// For `copy_for`, which calls `copy_state` when the copy is complete.
   Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& parameters);
   void copy_state(const Optimizer& other);
@@ -138,6 +149,7 @@ class WEFT_API Optimizer : NotCopied {
   void check_group(size_t group) const;
 
   std::vector<double> learning_rates_;
+  std::vector<std::map<std::string, double, std::less<>>> notes_;
   std::vector<NamedParameter> parameters_;
   std::vector<size_t> group_of_;
   std::vector<int64_t> steps_;

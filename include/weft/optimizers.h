@@ -22,9 +22,14 @@ using DecayPredicate = std::function<bool(const NamedParameter&)>;
 template <class Self, class Options> class WEFT_API GroupedOptimizer : public Optimizer {
  public:
   explicit GroupedOptimizer(std::vector<NamedParameter> parameters, Options options = {})
-      : GroupedOptimizer({ParameterGroup<Options>{std::move(parameters), std::move(options)}}) {}
-  /// `offload`, and `moments` of AdamW, must be equal in all groups.
-  explicit GroupedOptimizer(std::vector<ParameterGroup<Options>> groups);
+      : GroupedOptimizer({ParameterGroup<Options>{std::move(parameters), options}}, options) {}
+  /// `offload`, and `moments` of AdamW, must be equal in all groups. `defaults` are kept for groups
+  /// that are added.
+  explicit GroupedOptimizer(std::vector<ParameterGroup<Options>> groups, Options defaults = {});
+  const Options& defaults() const { return defaults_; }
+  /// Adds a group whose parameters have had no update, also between steps. std::invalid_argument,
+  /// before anything is changed, for options that do not fit and parameters that it has already.
+  void add_group(ParameterGroup<Options> group);
   std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters) override {
     return copied(static_cast<const Self&>(*this), parameters);
   }
@@ -35,13 +40,17 @@ template <class Self, class Options> class WEFT_API GroupedOptimizer : public Op
   Tier offload() const override { return options_[0].offload; }
 
   std::vector<Options> options_;
+  Options defaults_;
   /// Whether weight decay applies, by parameter.
   std::vector<bool> decays_;
 
  private:
   friend class Optimizer;
   GroupedOptimizer(const GroupedOptimizer& other, const std::vector<ParameterPtr>& parameters)
-      : Optimizer(other, parameters), options_(other.options_), decays_(other.decays_) {}
+      : Optimizer(other, parameters),
+        options_(other.options_),
+        defaults_(other.defaults_),
+        decays_(other.decays_) {}
 };
 
 struct WEFT_API AdamWOptions {
@@ -154,15 +163,22 @@ struct WEFT_API WarmupCosine {
 /// of an update has elements of so many bytes, or 0 in memory, and at most `elements` of them.
 WEFT_API int64_t update_buffer_bytes(const std::vector<int64_t>& element_bytes, int64_t elements);
 
-/// Norm of all gradients together, whatever their layouts and meshes: one element, f32 (f64 on
-/// ranks with an f64 gradient), without a sharding, equal on each rank. Runs one all-reduce over
-/// the ranks of the largest mesh, which must include those of the other meshes.
-WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters);
+/// Norm of all elements of the tensors together, whatever their layouts and meshes, of order
+/// `norm_type`, which may be infinity: one element, f32 (f64 on ranks with an f64 tensor), without
+/// a sharding, equal on each rank. Runs one all-reduce over the ranks of the largest mesh, which
+/// must include those of the other meshes. std::invalid_argument unless `norm_type` is above 0.
+WEFT_API Tensor total_norm(const Tensors& tensors, double norm_type = 2);
+/// That of the gradients, one of which must exist.
+WEFT_API Tensor gradient_norm(const std::vector<ParameterPtr>& parameters, double norm_type = 2);
 /// Returns min(1, max_norm / (norm + 1e-6)), to be passed to `Optimizer::step`, so that clipping
 /// takes no extra pass over the gradients.
 WEFT_API Tensor clip_scale(const Tensor& norm, double max_norm);
-/// Scales all gradients so that their norm is at most `max_norm`; returns the norm before that.
-WEFT_API double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm);
+/// Scales all gradients so that their norm, which is `norm`, is at most `max_norm`.
+WEFT_API void clip_grads_with_norm(const std::vector<ParameterPtr>& parameters, double max_norm,
+                                   const Tensor& norm);
+/// The same with their norm, which it returns.
+WEFT_API double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm,
+                               double norm_type = 2);
 /// Limits every element of the gradients to [-clip_value, clip_value]. No traffic.
 WEFT_API void clip_grad_value(const std::vector<ParameterPtr>& parameters, double clip_value);
 

@@ -14,6 +14,8 @@
 
 namespace weft {
 
+class OptimizerKeys;
+
 /// The state of an object, by name: tensors, which share their elements with the object and keep
 /// their layouts, and whole numbers, equal on all ranks.
 struct StateDict {
@@ -24,8 +26,9 @@ struct StateDict {
 /// Every parameter by its first name, as it is at rest, and every persistent buffer. No traffic.
 /// std::invalid_argument when one has no memory yet.
 WEFT_API StateDict state_dict(const Module& module);
-/// "<parameter>.<moment>" by tensor; "<parameter>.steps" and the bits of "learning_rate" as
-/// numbers.
+/// "<parameter>.<moment>" by tensor; as numbers "<parameter>.steps", and the bits of the options:
+/// "<option>" of the first parameter's group ("learning_rate" for "lr"), and "<parameter>.<option>"
+/// of each parameter of another group whose option differs.
 WEFT_API StateDict state_dict(Optimizer& optimizer);
 
 /// Keys that were not loaded, sorted.
@@ -42,9 +45,13 @@ struct SkippedKeys {
 /// alone. Elements move where the layouts differ; what is whole on each rank is sliced. A tied
 /// parameter goes by any of its names. std::invalid_argument, before anything is changed, for a
 /// shape or dtype that does not fit, and naming the keys when one is missing or unexpected.
-/// Allocates parameters that have no memory yet.
+/// Allocates parameters that have no memory yet. An optimizer's groups may differ from those that
+/// were saved; std::invalid_argument when parameters of one group were saved with different
+/// options.
 WEFT_API void load_state_dict(Module& module, const StateDict& from);
 WEFT_API void load_state_dict(Optimizer& optimizer, const StateDict& from);
+/// The same for the tensors of two dicts.
+WEFT_API void load_tensors(const StateDict& to, const StateDict& from);
 /// The same for the keys that both have; gives the others.
 [[nodiscard]] WEFT_API SkippedKeys load_common_keys(Module& module, const StateDict& from);
 [[nodiscard]] WEFT_API SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from);
@@ -65,6 +72,8 @@ class WEFT_API TrainingState {
   /// std::invalid_argument when there is a part of that name, or it is empty or has a slash.
   void add(const std::string& name, Part part);
   void add(const std::string& name, Module& module);
+  /// Its parameters have their names in the modules that are added, whatever the optimizer was
+  /// given; "<module's part>.<name>" where two would have one name.
   void add(const std::string& name, Optimizer& optimizer);
   /// Key "<part>/value".
   void add(const std::string& name, const Tensor& tensor);
@@ -78,13 +87,18 @@ class WEFT_API TrainingState {
 
   /// All parts; the tensors alias. No traffic.
   StateDict state_dict() const;
-  /// The same, but parts that take any numbers have those of `numbers`.
+  /// The same, but parts that take any numbers have those of `numbers`, and optimizers have the
+  /// keys under which `numbers` has them.
   StateDict state_dict_with(const std::map<std::string, int64_t>& numbers) const;
   /// Gives each part its numbers; strict both ways, except for parts that take any.
   void take_numbers(const std::map<std::string, int64_t>& numbers) const;
 
  private:
+  OptimizerKeys keys_of(Optimizer& optimizer, const std::map<std::string, int64_t>& saved) const;
+
   std::map<std::string, Part> parts_;
+  std::map<std::string, const Module*> modules_;
+  std::map<std::string, Optimizer*> optimizers_;
 };
 
 }  // namespace weft

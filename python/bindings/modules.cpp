@@ -196,6 +196,8 @@ void bind_members(PlainModule& module) {
       });
   module.def("_register_buffer", &Module::register_buffer, "name"_a, "tensor"_a, "persistent"_a)
       .def("_set_buffer", &Module::set_buffer, "name"_a, "tensor"_a)
+      .def_property_readonly("_own_parameters",
+                             [](const Module& self) { return self.own_parameters(); })
       .def_property_readonly("_own_buffers",
                              [](const Module& self) { return tuples_of(self.own_buffers()); })
       .def_property_readonly("_named_buffers",
@@ -274,6 +276,7 @@ std::vector<Module*> modules_in(const char* what, const py::iterable& given) {
 }
 
 std::vector<ParameterPtr> parameters_of(const py::object& given) {
+  if (py::isinstance<Parameter>(given)) return {given.cast<ParameterPtr>()};
   std::vector<ParameterPtr> all;
   for (NamedParameter& named : named_parameters_of(given)) all.push_back(named.parameter);
   return all;

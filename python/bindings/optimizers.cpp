@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/optimizers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <variant>
@@ -14,6 +15,7 @@
 #include "python/bindings/modules.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
+#include "weft/state_dict.h"
 
 namespace weft::python {
 
@@ -26,12 +28,19 @@ using NamedNumbers = std::map<std::string, double>;
 class WrittenOptimizer : public Optimizer {
  public:
   WrittenOptimizer(const std::vector<ParameterGroup<NamedNumbers>>& groups,
-                   const std::vector<double>& learning_rates, std::vector<std::string> moments)
+                   const std::vector<double>& learning_rates, NamedNumbers defaults,
+                   std::vector<std::string> moments)
       : Optimizer(groups | ranges::views::transform(&ParameterGroup<NamedNumbers>::parameters) |
                       ranges::to<std::vector>(),
                   learning_rates),
+        defaults_(std::move(defaults)),
         moments_(std::move(moments)) {
     for (const auto& group : groups) numbers_.push_back(group.options);
+  }
+  const NamedNumbers& defaults() const { return defaults_; }
+  void add_group(ParameterGroup<NamedNumbers> group) {
+    add(std::move(group.parameters), group.options.extract("lr").mapped());
+    numbers_.push_back(std::move(group.options));
   }
   std::vector<std::string> moments() const override { return moments_; }
 
@@ -58,43 +67,90 @@ class WrittenOptimizer : public Optimizer {
 
  private:
   std::vector<NamedNumbers> numbers_;
+  const NamedNumbers defaults_;
   const std::vector<std::string> moments_;
 };
 
 }  // namespace
 
-/// Returns the groups that Python gives: a module, parameters, or dicts with "params" and options,
-/// each of which `set(options, name, value)` takes if it returns true.
+/// Notes of schedules, by group.
+using GroupNotes = std::vector<NamedNumbers>;
+
+/// Returns the group in a dict with "params" and options, each of which `set(options, name, value)`
+/// takes if it returns true; notes of schedules go to `notes`.
+template <class Options, class Set>
+static ParameterGroup<Options> group_in(const py::handle& item, size_t number,
+                                        const Options& defaults, const Set& set,
+                                        NamedNumbers& notes) {
+  if (!py::isinstance<py::dict>(item) || !item.contains("params")) {
+    fail_type("parameters: group ", number,
+              " has no \"params\", expected a dict with a list of parameters");
+  }
+  py::object params = item["params"];
+  if (py::isinstance<Parameter>(params)) params = py::make_tuple(params);
+  ParameterGroup<Options> group{named_parameters_of(params), defaults};
+  for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(item)) {
+    const auto name = py::cast<std::string>(key);
+    if (name == "params" || set(group.options, name, value)) continue;
+    if (std::ranges::find(Optimizer::note_names(), name) == Optimizer::note_names().end()) {
+      fail("parameters: option ", in_quotes(name), " of group ", number,
+           " does not exist in this optimizer");
+    }
+    notes[name] = py::cast<double>(value);
+  }
+  return group;
+}
+
+/// Numbers the parameters without names, which `named_parameters_of` counts from 0, on.
+static void count_on(std::vector<NamedParameter>& parameters, size_t before) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    std::vector<std::string>& names = parameters[i].names;
+    if (names[0] == concat(i)) names[0] = concat(before + i);
+  }
+}
+
+/// Returns the groups that Python gives: a module, parameters, or dicts of `group_in`.
 template <class Options, class Set>
 static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
-                                                      const Options& defaults, const Set& set) {
+                                                      const Options& defaults, const Set& set,
+                                                      GroupNotes& notes) {
   if (!py::isinstance<py::sequence>(given) || py::len(given) == 0 ||
       !py::isinstance<py::dict>(given[py::int_(0)])) {
     return {{named_parameters_of(given), defaults}};
   }
   std::vector<ParameterGroup<Options>> groups;
+  size_t before = 0;
   for (const py::handle item : given) {
-    if (!py::isinstance<py::dict>(item) || !item.contains("params")) {
-      fail_type("parameters: group ", groups.size(),
-                " has no \"params\", expected a dict with a list of parameters");
-    }
-    ParameterGroup<Options> group{named_parameters_of(item["params"]), defaults};
-    for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(item)) {
-      const auto name = py::cast<std::string>(key);
-      if (name == "params" || set(group.options, name, value)) continue;
-      fail("parameters: option ", in_quotes(name), " of group ", groups.size(),
-           " does not exist in this optimizer");
-    }
-    // Parameters without names are counted over all groups.
-    size_t before = 0;
-    for (const auto& earlier : groups) before += earlier.parameters.size();
-    for (size_t i = 0; i < group.parameters.size(); ++i) {
-      std::vector<std::string>& names = group.parameters[i].names;
-      if (names[0] == concat(i)) names[0] = concat(before + i);
-    }
-    groups.push_back(std::move(group));
+    notes.emplace_back();
+    groups.push_back(group_in(item, groups.size(), defaults, set, notes.back()));
+    count_on(groups.back().parameters, before);
+    before += groups.back().parameters.size();
   }
   return groups;
+}
+
+template <class Kind>
+static std::unique_ptr<Kind> with_notes(std::unique_ptr<Kind> made, const GroupNotes& notes) {
+  for (size_t group = 0; group < notes.size(); ++group) {
+    for (const auto& [name, value] : notes[group]) made->set(group, name, value);
+  }
+  return made;
+}
+
+/// Adds the group of a dict, with the options that the optimizer was made with.
+template <class Kind, class Set>
+static void add_group(Kind& optimizer, const py::dict& given, const Set& set) {
+  NamedNumbers notes;
+  auto group = group_in(given, optimizer.groups(), optimizer.defaults(), set, notes);
+  size_t before = 0;
+  for (const NamedParameter& named : optimizer.parameters()) {
+    const std::string& name = named.name();
+    const bool is_number = std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+    if (is_number) before = std::max(before, static_cast<size_t>(std::stoull(name)) + 1);
+  }
+  count_on(group.parameters, before);
+  optimizer.add_group(std::move(group));
+  for (const auto& [name, value] : notes) optimizer.set(optimizer.groups() - 1, name, value);
 }
 
 static bool set_among(const std::vector<Hyperparameter>& numbers, std::string_view name,
@@ -119,40 +175,53 @@ static bool set_option(Options& options, const std::string& name, const py::hand
   return set_among(hyperparameters(options), name, value.cast<double>());
 }
 
+/// Sets an option of an optimizer that is written in Python.
+static bool set_number(NamedNumbers& numbers, const std::string& name, const py::handle& value) {
+  const auto found = numbers.find(name);
+  if (found == numbers.end()) return false;
+  found->second = value.cast<double>();
+  return true;
+}
+
 static std::unique_ptr<WrittenOptimizer> written_optimizer(const py::object& parameters,
                                                            const NamedNumbers& options,
                                                            std::vector<std::string> moments) {
   if (!options.contains("lr"))
     fail("optimizer: option \"lr\" is missing, expected a learning rate");
-  auto groups =
-      groups_of(parameters, options,
-                [](NamedNumbers& numbers, const std::string& name, const py::handle& value) {
-                  const auto found = numbers.find(name);
-                  if (found == numbers.end()) return false;
-                  found->second = value.cast<double>();
-                  return true;
-                });
+  GroupNotes notes;
+  auto groups = groups_of(parameters, options, set_number, notes);
   std::vector<double> rates;
   for (auto& group : groups) rates.push_back(group.options.extract("lr").mapped());
-  return std::make_unique<WrittenOptimizer>(groups, rates, std::move(moments));
+  return with_notes(std::make_unique<WrittenOptimizer>(groups, rates, options, std::move(moments)),
+                    notes);
 }
 
-/// The numbers of each group's parameters, and its hyperparameters.
-static py::list groups_of_numbers(Optimizer& o) {
-  py::list groups;
-  for (size_t group = 0; group < o.groups(); ++group) {
-    py::list parameters;
-    for (size_t i = 0; i < o.parameters().size(); ++i) {
-      if (o.group_of(i) == group) parameters.append(o.parameters()[i].parameter);
-    }
-    py::dict numbers;
-    for (const Hyperparameter& number : o.hyperparameters(group)) {
-      const py::str name{std::string(number.name)};
-      std::visit([&](const auto* value) { numbers[name] = *value; }, number.value);
-    }
-    groups.append(py::make_tuple(parameters, numbers));
+static py::list parameters_of_group(const Optimizer& o, size_t group) {
+  py::list parameters;
+  for (size_t i = 0; i < o.parameters().size(); ++i) {
+    if (o.group_of(i) == group) parameters.append(o.parameters()[i].parameter);
   }
-  return groups;
+  return parameters;
+}
+
+/// The hyperparameters and notes of a group.
+static py::dict numbers_of_group(Optimizer& o, size_t group) {
+  py::dict numbers;
+  for (const Hyperparameter& number : o.hyperparameters(group)) {
+    const py::str name{std::string(number.name)};
+    std::visit([&](const auto* value) { numbers[name] = *value; }, number.value);
+  }
+  return numbers;
+}
+
+/// Fills tensors of the state from tensors of equal shape and dtype, whatever the layouts.
+static void take_state(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
+  StateDict to, from;
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    to.tensors.emplace(concat(i), pairs[i].first);
+    from.tensors.emplace(concat(i), pairs[i].second);
+  }
+  load_tensors(to, from);
 }
 
 static void check_parameter(const char* what, const Optimizer& o, size_t parameter) {
@@ -160,6 +229,11 @@ static void check_parameter(const char* what, const Optimizer& o, size_t paramet
   if (parameter >= number)
     fail(what, ": parameter is ", parameter, ", expected one below ", number);
 }
+
+static constexpr const char* kAddGroup =
+    "Adds a group, a dict with \"params\" and the options that differ from those that the "
+    "optimizer "
+    "was made with; between steps too";
 
 static void bind_base(py::module_& m) {
   py::class_<Optimizer, WrittenOptimizer> bound(
@@ -199,10 +273,18 @@ static void bind_base(py::module_& m) {
           "lr", [](const Optimizer& o) { return o.learning_rate(); },
           [](Optimizer& o, double rate) { o.set_learning_rate(rate); },
           "The learning rate of the first group; setting it sets that of all")
-      .def_property_readonly("_groups", &groups_of_numbers)
-      .def("_set", [](Optimizer& o, size_t group, const std::string& name,
-                      double value) { return set_among(o.hyperparameters(group), name, value); })
+      .def_property_readonly("_group_count", &Optimizer::groups)
+      .def("_group_parameters", &parameters_of_group)
+      .def("_group_numbers", &numbers_of_group)
+      .def("_set", &Optimizer::set)
       .def("_set_steps", &Optimizer::set_steps);
+  bound.def_static("_take_state", &take_state, Released());
+  bound.def_property_readonly_static("_note_names",
+                                     [](const py::object&) { return Optimizer::note_names(); });
+  bound.def(
+      "add_param_group",
+      [](WrittenOptimizer& o, const py::dict& group) { add_group(o, group, set_number); },
+      "param_group"_a, kAddGroup);
   getter(bound, "names", "Of the trainable parameters it was given", [](const Optimizer& o) {
     return o.parameters() | ranges::views::transform(&NamedParameter::name) |
            ranges::to<std::vector<std::string>>();
@@ -228,9 +310,15 @@ static void bind_optimizer(py::module_& m, const char* name, const char* doc,
                            const Items&... items) {
   py::class_<Kind, Optimizer> kind(m, name, doc);
   const auto make = [](const py::object& parameters, const Options& options) {
-    return std::make_unique<Kind>(groups_of(parameters, options, set_option<Options>));
+    GroupNotes notes;
+    auto groups = groups_of(parameters, options, set_option<Options>, notes);
+    return with_notes(std::make_unique<Kind>(std::move(groups), options), notes);
   };
   bind_constructor<Options, py::object>(kind, make, "parameters"_a, items...);
+  kind.def(
+      "add_param_group",
+      [](Kind& o, const py::dict& group) { add_group(o, group, set_option<Options>); },
+      "param_group"_a, kAddGroup);
 }
 
 static Tier offload_in(const std::variant<bool, std::string>& given) {
@@ -277,46 +365,10 @@ void bind_optimizers(py::module_& m) {
       option("floor", &C::floor))
       .def("__call__", &C::operator(), "step"_a,
            "ValueError for a negative step or a warm-up longer than the whole");
-  def(m, "gradient_norm(parameters)",
-      "sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one "
-      "element, float32, equal on each rank. One all-reduce",
-      [](const py::object& parameters) {
-        const auto all = parameters_of(parameters);
-        return released([&] { return gradient_norm(all); });
-      });
   def(m, "in_memory(tensor)", &in_memory,
       "The tensor, or a copy in memory of one that rests on disk");
   def(m, "rests_on_disk(tensor)", &rests_on_disk,
       "Whether the elements of this rank rest in a file (offload=\"disk:DIR\")");
-  def(m, "clip_scale(norm, max_norm)", &clip_scale,
-      "min(1, max_norm / (norm + 1e-6)): what Optimizer.step takes, so that clipping is no pass "
-      "over the gradients");
-  def(m,
-      "clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, "
-      "foreach=None)",
-      "Scales all gradients so that their norm is at most max_norm; gives the norm before: that of "
-      "the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type "
-      "that is not 2; RuntimeError, when asked for, where the norm is no finite number",
-      [](const py::object& parameters, double max_norm, const py::object& norm_type,
-         bool error_if_nonfinite, const py::object&) {
-        if (!norm_type.equal(py::float_(2.0))) {
-          fail("clip_grad_norm_: norm_type is ", py::repr(norm_type), ", expected 2");
-        }
-        const auto all = parameters_of(parameters);
-        return released([&] {
-          const double norm = error_if_nonfinite ? gradient_norm(all).item() : 0;
-          if (!std::isfinite(norm)) {
-            fail_call("clip_grad_norm_", "the norm of the gradients is ", norm);
-          }
-          return clip_grad_norm(all, max_norm);
-        });
-      });
-  def(m, "clip_grad_value_(parameters, clip_value)",
-      "Limits every element of the gradients to [-clip_value, clip_value]. No traffic",
-      [](const py::object& parameters, double clip_value) {
-        const auto all = parameters_of(parameters);
-        released([&] { clip_grad_value(all, clip_value); });
-      });
 }
 
 }  // namespace weft::python

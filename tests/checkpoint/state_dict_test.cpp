@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+
 #include "tests/checkpoint/sharded_model.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
@@ -69,8 +71,41 @@ TEST(StateDict, HoldsTheLearningRateOfEachGroup) {
   load_state_dict(to, state_dict(from));
   EXPECT_EQ(to.learning_rate(0), 0.5);
   EXPECT_EQ(to.learning_rate(1), 0.25);
+  SGD turned(std::vector<ParameterGroup<SGDOptions>>{{{{{"b"}, other.parameters()[0]}}, {}},
+                                                     {{{{"a"}, one.parameters()[0]}}, {}}});
+  load_state_dict(turned, state_dict(from));
+  EXPECT_EQ(turned.learning_rate(0), 0.25);
+  EXPECT_EQ(turned.learning_rate(1), 0.5);
   SGD whole({{{"a"}, one.parameters()[0]}, {{"b"}, other.parameters()[0]}});
-  EXPECT_EQ(load_common_keys(whole, state_dict(from)), (SkippedKeys{{}, {"learning_rate.1"}}));
+  EXPECT_EQ(
+      error_of([&] { load_state_dict(whole, state_dict(from)); }),
+      "load_state_dict: option \"lr\" of parameter \"b\" is 0.25, expected 0.5, that of \"a\" "
+      "in its group");
+  EXPECT_EQ(whole.learning_rate(), SGDOptions().learning_rate);
+}
+
+/// The keys of older versions: groups by number, and parameters without names.
+TEST(StateDict, TakesGroupsAndParametersByNumber) {
+  const Linear one(2, 3), other(2, 3);
+  SGD to(std::vector<ParameterGroup<SGDOptions>>{
+      {{{{"a"}, one.parameters()[0]}}, {.momentum = 0.5}},
+      {{{{"b"}, other.parameters()[0]}}, {.momentum = 0.25}}});
+  for (const Linear* layer : {&one, &other}) layer->parameters()[0]->materialize(cpu);
+  const auto bits = [](double rate) { return std::bit_cast<int64_t>(rate); };
+  StateDict old{{{"0.velocity", ones({3, 2})}, {"1.velocity", full({3, 2}, 2)}},
+                {{"0.steps", 3},
+                 {"1.steps", 4},
+                 {"learning_rate", bits(0.5)},
+                 {"learning_rate.1", bits(0.125)}}};
+  load_state_dict(to, old);
+  EXPECT_EQ(to.learning_rate(0), 0.5);
+  EXPECT_EQ(to.learning_rate(1), 0.125);
+  EXPECT_EQ(to.steps(1), 4);
+  EXPECT_EQ(to.state(1)[0].to_vector<float>(), std::vector<float>(6, 2));
+  EXPECT_EQ(to.hyperparameters(1)[1].get(), 0.25);
+  old.numbers.emplace("learning_rate.2", bits(1));
+  EXPECT_EQ(error_of([&] { load_state_dict(to, old); }),
+            "load_state_dict: the dict: it holds \"learning_rate.2\", which nothing expects");
 }
 
 /// Adds two layers with one weight, and returns it.

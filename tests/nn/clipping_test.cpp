@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
@@ -73,6 +74,29 @@ TEST(Clipping, TakesOneAllReduceForAnyLayouts) {
       EXPECT_NEAR(gradient_norm(parameters).item(), 1, 1e-5);
     });
   }
+}
+
+TEST(Clipping, TakesNormsOfAnyOrder) {
+  on_mesh({{"dp", 2}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+    const std::vector<ParameterPtr> parameters = {with_gradient({7, 3}, mesh, {{"tp", Shard(0)}}),
+                                                  with_gradient({1, 2}, mesh, {Shard(0), Shard(0)}),
+                                                  with_gradient({6}, mesh, {}),
+                                                  with_gradient({2, 2}, {}, {})};
+    const double infinity = std::numeric_limits<double>::infinity();
+    for (const double order : {1.0, 3.0, 0.5, infinity}) {
+      double sum = 0, greatest = 0;
+      for (const ParameterPtr& parameter : parameters) {
+        for (const double value : small_numbers(parameter->shape())) {
+          sum += std::pow(std::abs(value), order);
+          greatest = std::max(greatest, std::abs(value));
+        }
+      }
+      const double expected = order == infinity ? greatest : std::pow(sum, 1 / order);
+      EXPECT_NEAR(gradient_norm(parameters, order).item(), expected, 1e-6 * expected);
+    }
+    EXPECT_EQ(error_of([&] { gradient_norm(parameters, -infinity); }),
+              "gradient norm: norm_type is -inf, expected one above 0");
+  });
 }
 
 TEST(Clipping, TakesThreeAxes) {

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""States of optimizers that move between layouts and PyTorch; names of tied parameters."""
+"""States of optimizers that move: between groups, layouts, checkpoints and PyTorch; groups that are
+added; norms of gradients of any order; names of tied parameters."""
 
 import copy
 
@@ -201,6 +202,290 @@ def test_pytorchs_adam_with_decay_is_not_adamw():
     state["param_groups"][0]["decoupled_weight_decay"] = False
     with pytest.raises(ValueError, match="decoupled_weight_decay is False, expected True"):
         optimizer.load_state_dict(state)
+
+
+def _halves(model, kind=None):
+    return [{"params": [model[0].weight, model[0].bias]}]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layout", [None, "full_shard", "fsdp over tp"])
+def test_groups_are_added_between_steps(layout, kind):
+    """As if the second group had no gradients at first."""
+
+    def rank(world):
+        results = []
+        for adds in (True, False):
+            model, values = _model()
+            mesh = _sharded(model, world, layout) if layout else None
+            model.load_state_dict(values)
+            later = {"params": model[1].parameters(), "lr": 0.1}
+            groups = _halves(model) + ([] if adds else [later])
+            optimizer = _made(kind, model, lambda *_: groups)
+            for step in range(4):
+                if step == 2 and adds:
+                    optimizer.add_param_group(later)
+                _backward(model, step, mesh)
+                if step < 2:
+                    model[1].zero_grad()
+                optimizer.step()
+                model.zero_grad()
+            assert len(optimizer.param_groups) == 2 and optimizer.param_groups[1]["lr"] == 0.1
+            results.append((_values(model), [optimizer.steps(i) for i in range(4)]))
+        return results
+
+    ranks = int(np.prod(list(LAYOUTS[layout][0].values()))) if layout else 1
+    for (added, steps), (given, expected) in weft.run_ranks(ranks, rank):
+        assert steps == expected == [4, 4, 2, 2]
+        for name in given:
+            np.testing.assert_allclose(added[name], given[name], rtol=1e-6, atol=1e-7)
+
+
+def test_groups_that_are_added_take_what_the_optimizer_was_made_with():
+    model, values = _model()
+    model.load_state_dict(values)
+    optimizer = optim.AdamW(_halves(model), lr=0.5, weight_decay=0.25)
+    optimizer.lr = 0.1
+    optimizer.add_param_group({"params": model[1].weight, "initial_lr": 0.75})
+    group = optimizer.param_groups[1]
+    assert (group["lr"], group["weight_decay"], group["initial_lr"]) == (0.5, 0.25, 0.75)
+    assert group["params"] == [model[1].weight] and optimizer.names == ["0", "1", "2"]
+    for wrong, message in [
+        ({"params": [model[0].bias]}, "is given twice, expected once"),
+        ({"params": [model[1].bias], "foo": 1}, 'option "foo" of group 2 does not exist'),
+        ({"params": [model[1].bias], "lr": -1.0}, "learning rate, eps and weight decay are -1"),
+        ({"lr": 1}, 'group 2 has no "params"'),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            optimizer.add_param_group(wrong)
+        assert len(optimizer.param_groups) == 2
+    plain = optim.SGD(_halves(model), lr=0.1)
+    _train(model, plain)
+    plain.add_param_group({"params": model[1].parameters(), "momentum": 0.5})
+    _train(model, plain)
+    assert plain.moments == ["velocity"] and plain.steps(2) == 3
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "SGD", "Lamb"])
+def test_checkpoints_hold_states_by_name(tmp_path, kind):
+    """Groups may be made anew, in another order and another number."""
+    model, values = _model()
+    model.load_state_dict(values)
+    optimizer = _made(kind, model)
+    optimizer.param_groups[1]["initial_lr"] = 0.25
+    _train(model, optimizer)
+    names = ("1.weight", "0.bias", "0.weight", "1.bias")
+    moments = dict(zip(names, map(optimizer.state, range(4))))
+
+    def saved(world):
+        state = weft.TrainingState()
+        state.add("optimizer", optimizer)
+        state.add("model", model)
+        weft.CheckpointSaver(world, str(tmp_path)).save(1, state)
+        return state.state_dict()
+
+    state = weft.run_ranks(1, saved)[0]
+    assert "optimizer/1.weight.steps" in state.numbers and "optimizer/0.steps" not in state.numbers
+
+    def in_other_groups(model):
+        a, b = model[0], model[1]
+        fast = [{"params": [p]} for p in (b.weight, a.bias)]
+        return [{"params": [b.bias, a.weight]}, *fast[::-1]]
+
+    def loaded(world, layout):
+        model, _ = _model()
+        _sharded(model, world, layout)
+        other = _made(kind, model, lambda model, _: in_other_groups(model))
+        state = weft.TrainingState()
+        state.add("optimizer", other)
+        state.add("model", model)
+        weft.load(str(tmp_path), state)
+        rates = [(g["lr"], g.get("initial_lr")) for g in other.param_groups]
+        names = ("1.bias", "0.weight", "0.bias", "1.weight")
+        own = [[_whole(t) for t in other.state(i)] for i in range(4)]
+        return rates, dict(zip(names, own)), [other.steps(i) for i in range(4)]
+
+    for layout in ("full_shard", "fsdp over tp"):
+        ranks = int(np.prod(list(LAYOUTS[layout][0].values())))
+        for rates, own, steps in weft.run_ranks(ranks, lambda w: loaded(w, layout)):
+            assert rates == [(0.01, 0.25), (0.03, None), (0.03, None)] and steps == [3] * 4
+            for name, tensors in own.items():
+                for mine, theirs in zip(tensors, moments[name], strict=True):
+                    np.testing.assert_array_equal(mine, theirs.numpy())
+
+
+def _loads(tmp_path, made, parts):
+    def rank(world):
+        state = weft.TrainingState()
+        for name, part in parts.items():
+            state.add(name, part)
+        weft.load(str(tmp_path), state)
+
+    weft.run_ranks(1, rank)
+
+
+def test_checkpoints_that_number_parameters_and_groups_are_loaded(tmp_path):
+    """The keys of version 0.1: parameters without names and groups by number."""
+    model, values = _model()
+    model.load_state_dict(values)
+    optimizer = _made("SGD", model)
+    _train(model, optimizer)
+    tensors = {f"model/{name}": value for name, value in model.state_dict().items()}
+    numbers = {}
+    for i in range(4):
+        tensors[f"optimizer/{i}.velocity"] = optimizer.state(i)[0]
+        numbers[f"optimizer/{i}.steps"] = 3
+    for key, rate in (("learning_rate", 0.5), ("learning_rate.1", 0.25)):
+        numbers[f"optimizer/{key}"] = int(np.float64(rate).view(np.int64))
+    old = weft.StateDict(tensors, numbers)
+    weft.run_ranks(1, lambda w: weft.CheckpointSaver(w, str(tmp_path)).save(1, old))
+    again, _ = _model()
+    again.materialize()
+    other = _made("SGD", again)
+    _loads(tmp_path, other, {"model": again, "optimizer": other})
+    assert [group["lr"] for group in other.param_groups] == [0.5, 0.25]
+    for i in range(4):
+        assert other.steps(i) == 3
+        np.testing.assert_array_equal(other.state(i)[0].numpy(), optimizer.state(i)[0].numpy())
+
+
+def test_wrong_names_and_groups_are_told(tmp_path):
+    model, values = _model()
+    model.load_state_dict(values)
+    optimizer = _made("AdamW", model)
+    _train(model, optimizer, steps=range(1))
+
+    def saved(world):
+        state = weft.TrainingState()
+        state.add("optimizer", optimizer)
+        state.add("model", model)
+        weft.CheckpointSaver(world, str(tmp_path)).save(1, state)
+
+    weft.run_ranks(1, saved)
+    one_group = optim.AdamW(model)
+    message = 'option "lr" of parameter "0.bias" is 0.03, expected 0.01, that of "0.weight" in its'
+    with pytest.raises(ValueError, match=message):
+        _loads(tmp_path, one_group, {"model": model, "optimizer": one_group})
+    assert one_group.lr == 1e-3
+    some = optim.AdamW([{"params": [model[1].bias, model[0].weight]}])
+    with pytest.raises(ValueError, match=r'holds "optimizer/0.bias.m"'):
+        _loads(tmp_path, some, {"model": model, "optimizer": some})
+    other = optim.SGD(_groups(model, None), momentum=0.5)
+    with pytest.raises(ValueError, match=r'lacks "optimizer/0.bias.velocity"'):
+        _loads(tmp_path, other, {"model": model, "optimizer": other})
+
+
+def test_parameters_of_two_models_with_equal_names(tmp_path):
+    models = [_model(seed) for seed in (1, 2)]
+    for model, values in models:
+        model.load_state_dict(values)
+    first, second = models[0][0], models[1][0]
+    optimizer = optim.AdamW([{"params": first.parameters()}, {"params": second.parameters()}])
+    (first(weft.ones((1, 4))) * second(weft.ones((1, 4)))).sum().backward()
+    optimizer.step()
+    with pytest.raises(ValueError, match='two parameters of the optimizer are called "0.weight"'):
+        weft.state_dict(optimizer)
+    state = weft.TrainingState()
+    for name, part in {"b": second, "a": first, "optimizer": optimizer}.items():
+        state.add(name, part)
+    names = state.state_dict().tensors.keys()
+    assert {"optimizer/a.0.weight.m", "optimizer/b.0.weight.m"} <= set(names)
+    optimizer.load_state_dict(optimizer.state_dict())
+
+
+ORDERS = [1, 2, 3, 0.5, float("inf"), "inf", np.float32(2)]
+
+
+def _norm(gradients, order):
+    """In float64: that of all elements together, as PyTorch's of the tensors' norms."""
+    together = np.concatenate([g.ravel() for g in gradients]).astype(np.float64)
+    return np.linalg.norm(together, float(order))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_norms_of_any_order_on_all_meshes(layout):
+    def rank(world):
+        model, values = _model()
+        mesh = _sharded(model, world, layout)
+        model.load_state_dict(values)
+        found = []
+        for order in ORDERS:
+            model.zero_grad()
+            _backward(model, 0, mesh)
+            before = [_whole(p.grad) for p in model.parameters()]
+            total = weft.nn.utils.get_total_norm([p.grad for p in model.parameters()], order)
+            norm = weft.nn.utils.clip_grad_norm_(model.parameters(), 0.5, norm_type=order)
+            after = [_whole(p.grad) for p in model.parameters()]
+            found.append((order, before, total.item(), norm, after))
+        return found
+
+    ranks = int(np.prod(list(LAYOUTS[layout][0].values())))
+    results = weft.run_ranks(ranks, rank)
+    for found in results:
+        for (order, before, total, norm, after), first in zip(found, results[0]):
+            expected = _norm(before, order)
+            assert norm == first[3] == total
+            np.testing.assert_allclose(norm, expected, rtol=1e-6)
+            scale = min(1, 0.5 / (expected + 1e-6))
+            for was, now in zip(before, after):
+                np.testing.assert_allclose(now, was * scale, rtol=2e-6)
+
+
+def test_norms_are_pytorchs():
+    torch = pytest.importorskip("torch")
+    shapes = [(3, 4), (5,), (0, 2), ()]
+    r = np.random.default_rng(1)
+    for order in [*ORDERS[:6], 7.5]:
+        for scale in (1e-3, 1.0, 1e14):
+            given = [np.asarray(r.normal(size=s) * scale, np.float32) for s in shapes]
+            theirs = [torch.zeros(s, requires_grad=True) for s in shapes]
+            ours = nn.Module()
+            for i, gradient in enumerate(given):
+                theirs[i].grad = torch.tensor(gradient)
+                ours.declare(f"p{i}", gradient.shape)
+            ours.materialize()
+            for parameter, gradient in zip(ours.parameters(), given):
+                parameter.grad = weft.from_numpy(gradient)
+            # PyTorch's sums of powers leave the range of float32.
+            leaves = scale == 1e14 and order in (3, 7.5)
+            mine = weft.nn.utils.clip_grad_norm_(ours.parameters(), 0.1, order, foreach=True)
+            if leaves:
+                np.testing.assert_allclose(mine, _norm(given, order), rtol=1e-5)
+                continue
+            norm = torch.nn.utils.clip_grad_norm_(theirs, 0.1, order)
+            np.testing.assert_allclose(mine, norm.item(), rtol=2e-5)
+            for one, other in zip(ours.parameters(), theirs):
+                np.testing.assert_allclose(one.grad.numpy(), other.grad.numpy(), rtol=2e-5)
+
+
+def test_norms_that_are_not_finite_and_wrong_orders():
+    model, values = _model()
+    model.load_state_dict(values)
+    (model(weft.ones((1, 4))) * float("nan")).sum().backward()
+    for order in (1, 3, float("inf")):
+        assert np.isnan(weft.gradient_norm(model.parameters(), order).item())
+        with pytest.raises(RuntimeError, match="clip_grad_norm_: the norm of the gradients is nan"):
+            weft.clip_grad_norm_(model.parameters(), 1.0, order, error_if_nonfinite=True)
+        with pytest.raises(RuntimeError, match="get_total_norm: the norm of the gradients is nan"):
+            nn.utils.get_total_norm([p.grad for p in model.parameters()], order, True)
+    for wrong in (0, -1, -float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="norm_type is .*, expected one above 0"):
+            weft.clip_grad_norm_(model.parameters(), 1.0, norm_type=wrong)
+    for name, more in {"clip_grad_norm_": [1.0], "gradient_norm": []}.items():
+        message = f"{name}: norm_type is 'x', expected a number or 'inf'"
+        with pytest.raises(TypeError, match=message):
+            getattr(weft, name)(model.parameters(), *more, norm_type="x")
+    with pytest.raises(TypeError, match="get_total_norm: norm_type is 'x', expected a number"):
+        nn.utils.get_total_norm(weft.ones(3), "x")
+    assert nn.utils.get_total_norm([]).item() == 0
+    assert nn.utils.get_total_norm(weft.full((4,), 2.0), 1).item() == 8
+    one = model[0].bias
+    one.grad = weft.full((5,), 3.0)
+    assert nn.utils.clip_grad_norm_(one, 1.0, float("inf")) == 3
+    nn.utils.clip_grads_with_norm_([one], 0.5, weft.full((), 1.0))
+    np.testing.assert_allclose(one.grad.numpy(), [0.5] * 5, rtol=1e-5)
+    nn.utils.clip_grad_value_(one, 0.25, foreach=False)
+    assert one.grad.tolist() == [0.25] * 5
 
 
 class _Tied(nn.Module):

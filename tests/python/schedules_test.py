@@ -109,10 +109,11 @@ def test_a_run_goes_on_with_last_epoch():
     for _ in range(10):
         scheduler.step()
     for kind in ("SGD", "AdamW"):
-        parts = _optimizer(kind)
-        for group in parts.param_groups:
-            group.update(initial_lr=group["lr"], lr=group["lr"] * 1e-3)
-        resumed = lr_scheduler.StepLR(parts, 3, last_epoch=9)
+        parts = [
+            {"params": group["params"], "lr": group["lr"] * 1e-3, "initial_lr": group["lr"]}
+            for group in _optimizer(kind).param_groups
+        ]
+        resumed = lr_scheduler.StepLR(getattr(optim, kind)(parts), 3, last_epoch=9)
         assert resumed.last_epoch == 10 and resumed.base_lrs == [0.1, 0.02]
         np.testing.assert_allclose(resumed.get_last_lr(), scheduler.get_last_lr())
     # A state of the optimizer has the first rates.
@@ -127,6 +128,15 @@ def test_one_cycle_sets_the_momentum_that_steps_use():
     optimizer = _optimizer("AdamW")
     lr_scheduler.OneCycleLR(optimizer, 0.1, epochs=2, steps_per_epoch=5, three_phase=True)
     assert [group["betas"] for group in optimizer.param_groups] == [(0.95, 0.999)] * 2
+    # Momentum from 0: the velocity is made when it is needed.
+    model = nn.Linear(2, 2)
+    model.materialize()
+    plain = optim.SGD(model, lr=0.1)
+    for _ in range(2):
+        model(weft.ones((1, 2))).sum().backward()
+        plain.step()
+        plain.param_groups[0]["momentum"] = 0.5
+    assert plain.moments == ["velocity"] and plain.state(0)[0].tolist() == [[2.0, 2.0]] * 2
 
 
 def test_a_class_of_ones_own_and_copies():
@@ -146,6 +156,20 @@ def test_a_class_of_ones_own_and_copies():
     )
     state = copy.deepcopy(sequence.state_dict())
     assert [part["last_epoch"] for part in state["_schedulers"]] == [0, -1]
+
+
+def test_schedulers_of_groups_that_were_added():
+    optimizer = _optimizer()
+    scheduler = lr_scheduler.ExponentialLR(optimizer, 0.5)
+    closed = lr_scheduler.LambdaLR(optimizer, lambda step: 0.5)
+    model = nn.Linear(2, 2)
+    model.materialize()
+    optimizer.add_param_group({"params": model.parameters(), "lr": 1.0})
+    scheduler.step()
+    np.testing.assert_allclose(scheduler.get_last_lr(), [0.025, 0.005, 0.5])
+    with pytest.raises(ValueError, match="number of rates is 2, expected 3, one for each group"):
+        closed.step()
+    assert closed.last_epoch == 0
 
 
 WRONG = {
@@ -187,3 +211,11 @@ def test_wrong_use_is_told(call):
         eval(call, names)
 
 
+def test_min_lrs_of_groups_that_were_added():
+    optimizer = _optimizer()
+    plateau = lr_scheduler.ReduceLROnPlateau(optimizer, patience=0, min_lr=[0.0, 0.0])
+    model = nn.Linear(2, 2)
+    optimizer.add_param_group({"params": model.parameters()})
+    plateau.step(1.0)
+    with pytest.raises(ValueError, match="number of min_lrs is 2, expected 3, one for each group"):
+        plateau.step(1.0)

@@ -145,8 +145,8 @@ VALUE_ERRORS = {
         'parameters: option "decay" of group 0 does not exist in this',
     "optim.Optimizer(nn.Linear(2, 2).parameters(), {})":
         'optimizer: option "lr" is missing, expected a learning rate',
-    "weft.nn.utils.clip_grad_norm_(nn.Linear(2, 2).parameters(), 1.0, norm_type=1)":
-        "clip_grad_norm_: norm_type is 1, expected 2",
+    "weft.nn.utils.clip_grad_norm_(nn.Linear(2, 2).parameters(), 1.0, norm_type='x')":
+        "clip_grad_norm_: norm_type is 'x', expected a number or 'inf'",
     "weft.run_ranks(0, lambda w: None)": "run_ranks: the number of ranks is 0, expected 1 to 1024",
     "on_ranks(lambda w, m: weft.DeviceMesh(w, {'dp': 3}))":
         "mesh(dp=3): number of its ranks is 3, expected 2, those of the",

@@ -2,7 +2,6 @@
 """Optimizers and learning rates."""
 
 import copy
-import weakref
 from collections.abc import MutableMapping
 
 from weft import _array_api, _weft
@@ -14,9 +13,6 @@ __all__ = ["Adam", "AdamW", "Lamb", "Optimizer", "SGD", "WarmupCosine", "lr_sche
 _TORCH_MOMENTS = {"exp_avg": "m", "exp_avg_sq": "v", "momentum_buffer": "velocity"}
 #: Options of PyTorch's groups that change what a step computes, with the values that weft has.
 _TORCH_OPTIONS = {"amsgrad": False, "maximize": False, "dampening": 0}
-#: Numbers that schedules keep with a group, by optimizer and group.
-_NOTE_NAMES = ("initial_lr", "max_lr", "min_lr", "base_momentum", "max_momentum")
-_notes = weakref.WeakKeyDictionary()
 
 
 class Adam(AdamW):
@@ -41,11 +37,8 @@ class _Group(MutableMapping):
         self._optimizer = optimizer
         self._index = index
 
-    def _notes(self):
-        return _notes.setdefault(self._optimizer, {}).setdefault(self._index, {})
-
     def _numbers(self):
-        numbers = {**self._optimizer._groups[self._index][1], **self._notes()}
+        numbers = self._optimizer._group_numbers(self._index)
         if "beta1" in numbers:
             betas = numbers.pop("beta1"), numbers.pop("beta2")
             numbers = {"lr": numbers.pop("lr"), "betas": betas, **numbers}
@@ -53,19 +46,16 @@ class _Group(MutableMapping):
 
     def __getitem__(self, name):
         if name == "params":
-            return self._optimizer._groups[self._index][0]
+            return self._optimizer._group_parameters(self._index)
         return self._numbers()[name]
 
     def __setitem__(self, name, value):
         numbers = self._numbers()
-        if name not in numbers and name not in _NOTE_NAMES:
+        if name not in numbers and name not in _weft.Optimizer._note_names:
             raise ValueError(
                 f"param_groups: {name!r} cannot be set, expected one of "
                 f"{', '.join(map(repr, numbers))}"
             )
-        if name in _NOTE_NAMES:
-            self._notes()[name] = float(value)
-            return
         numbers = {name: value}
         if name == "betas":
             numbers = {"beta1": value[0], "beta2": value[1]}
@@ -87,7 +77,7 @@ class _Group(MutableMapping):
 
 def _param_groups(self):
     """The groups of parameters, as PyTorch's: mappings whose numbers can be set."""
-    return [_Group(self, index) for index in range(len(self._groups))]
+    return [_Group(self, index) for index in range(self._group_count)]
 
 
 def _state_dict(self):
@@ -153,13 +143,6 @@ def _taken(self, i, entry):
         yield to, value.astype(to.dtype)
 
 
-def _copy(to, value):
-    """Copies a tensor, which may be whole, into one of any layout."""
-    if to.is_sharded and not value.is_sharded:
-        value = _weft.distribute(value, to.device_mesh)
-    to.copy_(value.full_tensor() if value.is_sharded and not to.is_sharded else value)
-
-
 def _load_state_dict(self, state_dict):
     """Takes what `state_dict()` returned, or that of the same optimizer of PyTorch: whole tensors,
     each cut as the parameter is."""
@@ -176,8 +159,7 @@ def _load_state_dict(self, state_dict):
     except Exception:
         _set_numbers(self, before)
         raise
-    for to, value in pairs:
-        _copy(to, value)
+    _weft.Optimizer._take_state(pairs)
     for i, entry in enumerate(given):
         # PyTorch's SGD does not count.
         self._set_steps(i, int(entry.get("step", bool(entry))))
@@ -185,7 +167,7 @@ def _load_state_dict(self, state_dict):
 
 def _set_numbers(self, groups):
     for to, group in zip(self.param_groups, groups):
-        known = {*to, *_NOTE_NAMES} - {"params"}
+        known = {*to, *_weft.Optimizer._note_names} - {"params"}
         to.update({name: group[name] for name in group if name in known})
 
 

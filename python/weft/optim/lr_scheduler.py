@@ -3,7 +3,7 @@
 
 The state is in the optimizer's groups: most schedules multiply the rate that they find there, so
 that several may run on one optimizer, and a rate that is set by hand stays. `last_epoch` of a
-resumed run needs groups with an "initial_lr", which is part of `optimizer.state_dict()`.
+resumed run needs groups with an "initial_lr", which checkpoints of the optimizer contain.
 """
 
 import math

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/optimizer_keys.h"
+
+#include <algorithm>
+#include <bit>
+#include <set>
+#include <utility>
+
+#include "weft/error.h"
+
+namespace weft {
+
+ParameterNames names_of(const Optimizer& optimizer) {
+  ParameterNames names;
+  for (const NamedParameter& named : optimizer.parameters()) names.push_back(named.name());
+  return names;
+}
+
+ParameterNames names_in(const std::map<std::string, const Module*>& modules,
+                        const Optimizer& optimizer) {
+  std::map<const Parameter*, std::pair<std::string, std::string>> found;  // part and name
+  for (const auto& [part, module] : modules) {
+    for (const NamedParameter& named : module->named_parameters()) {
+      found.emplace(named.parameter.get(), std::pair(part, named.name()));
+    }
+  }
+  ParameterNames names, with_parts;
+  for (const NamedParameter& named : optimizer.parameters()) {
+    const auto own = found.find(named.parameter.get());
+    const bool is_found = own != found.end();
+    names.push_back(is_found ? own->second.second : named.name());
+    with_parts.push_back(is_found ? concat(own->second.first, '.', names.back()) : names.back());
+  }
+  const bool are_unique = std::set(names.begin(), names.end()).size() == names.size();
+  return are_unique ? names : with_parts;
+}
+
+static std::string key_of(std::string_view option) {
+  return option == "lr" ? "learning_rate" : std::string(option);
+}
+
+OptimizerKeys::OptimizerKeys(Optimizer& optimizer, std::vector<ParameterNames> names,
+                             const Numbers& saved)
+    : optimizer_(optimizer), saved_(saved) {
+  // Older versions numbered parameters that were given without their names.
+  ParameterNames numbers;
+  for (size_t i = 0; i < optimizer.parameters().size(); ++i) numbers.push_back(concat(i));
+  names.push_back(std::move(numbers));
+  const auto found = [&](const ParameterNames& of) {
+    return std::ranges::count_if(
+        of, [&](const std::string& name) { return saved_.contains(concat(name, ".steps")); });
+  };
+  // The first of those that find most.
+  names_ = *std::ranges::max_element(names, {}, found);
+}
+
+/// The bits of the options of a parameter's group, by key.
+static std::map<std::string, int64_t> options_of(Optimizer& optimizer, size_t parameter) {
+  std::map<std::string, int64_t> options;
+  for (const Hyperparameter& option : optimizer.hyperparameters(optimizer.group_of(parameter))) {
+    options.emplace(key_of(option.name), std::bit_cast<int64_t>(option.get()));
+  }
+  return options;
+}
+
+void OptimizerKeys::add_options(Numbers& numbers) const {
+  const Numbers first = options_of(optimizer_, 0);
+  numbers.insert(first.begin(), first.end());
+  for (size_t i = 1; i < names_.size(); ++i) {
+    if (optimizer_.group_of(i) == optimizer_.group_of(0)) continue;
+    for (const auto& [key, bits] : options_of(optimizer_, i)) {
+      const auto same = first.find(key);
+      if (same != first.end() && same->second == bits) continue;
+      numbers.emplace(concat(names_[i], '.', key), bits);
+    }
+  }
+}
+
+std::pair<std::string, int64_t> OptimizerKeys::saved_option(size_t parameter,
+                                                            const std::string& option) const {
+  // Older versions numbered the groups.
+  for (const std::string& key : {concat(names_[parameter], '.', option),
+                                 concat(option, '.', optimizer_.group_of(parameter)), option}) {
+    const auto found = saved_.find(key);
+    if (found != saved_.end()) return *found;
+  }
+  return {};
+}
+
+/// Every option that an optimizer has or may note.
+static std::vector<std::string> known_options(Optimizer& optimizer) {
+  std::vector<std::string> known = Optimizer::note_names();
+  for (size_t group = 0; group < optimizer.groups(); ++group) {
+    for (const Hyperparameter& option : optimizer.hyperparameters(group)) {
+      known.emplace_back(option.name);
+    }
+  }
+  return known;
+}
+
+void OptimizerKeys::add_saved_options(Numbers& numbers) const {
+  std::vector<size_t> firsts(optimizer_.groups(), names_.size());
+  for (size_t i = names_.size(); i-- > 0;) firsts[optimizer_.group_of(i)] = i;
+  for (const std::string& option : known_options(optimizer_)) {
+    for (size_t i = 0; i < names_.size(); ++i) {
+      const size_t first = firsts[optimizer_.group_of(i)];
+      const auto [key, bits] = saved_option(i, key_of(option));
+      const auto [other_key, other] = saved_option(first, key_of(option));
+      if (key.empty() != other_key.empty() || bits != other) {
+        fail("load_state_dict: option ", in_quotes(option), " of parameter ", in_quotes(names_[i]),
+             " is ", std::bit_cast<double>(bits), ", expected ", std::bit_cast<double>(other),
+             ", that of ", in_quotes(names_[first]), " in its group");
+      }
+      if (!key.empty()) numbers.emplace(key, bits);
+      // The first parameter's group is the default of all, and stays so if no parameter uses it.
+      const auto all = saved_.find(key_of(option));
+      if (all != saved_.end()) numbers.insert(*all);
+    }
+  }
+  numbers.emplace("learning_rate", 0);
+}
+
+StateDict OptimizerKeys::state() const {
+  StateDict state;
+  const std::vector<std::string> moments = optimizer_.moments();
+  for (size_t i = 0; i < names_.size(); ++i) {
+    for (size_t m = 0; m < moments.size(); ++m) {
+      state.tensors.emplace(concat(names_[i], '.', moments[m]), optimizer_.state(i)[m]);
+    }
+    if (!state.numbers.emplace(concat(names_[i], ".steps"), optimizer_.steps(i)).second) {
+      fail("state_dict: two parameters of the optimizer are called ", in_quotes(names_[i]),
+           ", expected different names; give it those of one module that holds both");
+    }
+  }
+  saved_.empty() ? add_options(state.numbers) : add_saved_options(state.numbers);
+  return state;
+}
+
+void OptimizerKeys::take(const Numbers& saved) const {
+  for (size_t i = 0; i < names_.size(); ++i) {
+    const auto steps = saved.find(concat(names_[i], ".steps"));
+    if (steps != saved.end()) optimizer_.set_steps(i, steps->second);
+    for (const std::string& option : known_options(optimizer_)) {
+      const auto [key, bits] = saved_option(i, key_of(option));
+      if (key.empty()) continue;
+      optimizer_.set(optimizer_.group_of(i), option, std::bit_cast<double>(bits));
+    }
+  }
+}
+
+StateDict state_dict(Optimizer& optimizer) {
+  return OptimizerKeys(optimizer, {names_of(optimizer)}, {}).state();
+}
+
+}  // namespace weft
