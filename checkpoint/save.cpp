@@ -246,13 +246,12 @@ void CheckpointSaver::wait() {
 }
 
 std::string CheckpointSaver::wait_all(std::chrono::milliseconds timeout) {
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + timeout;
+  const auto end = std::chrono::steady_clock::now() + timeout;
   wait();
   const std::string& path = plans_->last;
   if (path.empty()) fail("wait_all: number of saves is 0, expected at least 1");
   for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
-    const bool is_late = Clock::now() >= end;
+    const bool is_late = std::chrono::steady_clock::now() >= end;
     // Names first: only a whole file has one.
     if (!is_late && std::ssize(rank_files_in(path).names) < world_.size()) continue;
     const CheckpointReport report = inspect_checkpoint(path, {.depth = Inspection::headers});
