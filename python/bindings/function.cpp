@@ -360,7 +360,7 @@ void word_class(py::handle type) {
       const py::handle bound = PyInstanceMethod_GET_FUNCTION(member.ptr());
       if (!PyCFunction_Check(bound.ptr())) continue;
       type.attr(key) = function_of(method_type, bound, shown, own);
-    } else if (PyObject_TypeCheck(member.ptr(), &PyProperty_Type)) {
+    } else if (Py_IS_TYPE(member.ptr(), &PyProperty_Type)) {  // not of a class: no setter
       type.attr(key) = worded_property(member, name, own);
     } else if (PyObject_TypeCheck(member.ptr(), &PyStaticMethod_Type)) {
       const py::object bound = member.attr("__func__");
