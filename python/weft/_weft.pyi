@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'add', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -3281,6 +3281,9 @@ class Module:
     def _own_buffers(self) -> list[tuple[str, Tensor, builtins.bool]]:
         ...
     @property
+    def _own_parameters(self) -> list[tuple[str, Parameter]]:
+        ...
+    @property
     def training(self) -> builtins.bool:
         ...
 class Op:
@@ -3431,6 +3434,9 @@ class Embedding(Module):
         ...
     @property
     def num_embeddings(self) -> int:
+        ...
+    @property
+    def padding_idx(self) -> int | None:
         ...
 class RMSNorm(Module):
     """
@@ -3737,6 +3743,10 @@ class Optimizer:
     """
     Changes parameters by their gradients. It holds their slots, so they may be sharded, gathered or loaded meanwhile. A class derived from it defines update(value, gradient, state, step, options), which changes `value` and the tensors of `state`, zeros at first, in place. Each is the flat part of one or several parameters that this rank holds; `step` counts from 1, and `options` is a dict of the numbers of their group
     """
+    _note_names: typing.ClassVar[list] = ['initial_lr', 'max_lr', 'min_lr', 'base_momentum', 'max_momentum']
+    @staticmethod
+    def _take_state(arg0: collections.abc.Sequence[tuple[Tensor, Tensor]]) -> None:
+        ...
     def __deepcopy__(self, memo):
         """
         A copy with its own state, which updates copies of the parameters: those of `memo`, as in
@@ -3750,10 +3760,18 @@ class Optimizer:
         ...
     def _copy_for(self, parameters: collections.abc.Sequence[Parameter]) -> Optimizer:
         ...
-    def _set(self, arg0: int, arg1: str, arg2: float) -> builtins.bool:
+    def _group_numbers(self, arg0: int) -> dict:
+        ...
+    def _group_parameters(self, arg0: int) -> list:
+        ...
+    def _set(self, arg0: int, arg1: str, arg2: float) -> None:
         ...
     def _set_steps(self, arg0: int, arg1: int) -> None:
         ...
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
     def load_state_dict(self, state_dict):
         """
         Takes what `state_dict()` returned, or that of the same optimizer of PyTorch: whole tensors,
@@ -3784,7 +3802,7 @@ class Optimizer:
         Clears the gradients of its parameters
         """
     @property
-    def _groups(self) -> list:
+    def _group_count(self) -> int:
         ...
     @property
     def _parameters(self) -> list[Parameter]:
@@ -3820,18 +3838,30 @@ class AdamW(Optimizer):
         """
         parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts with "params" and the options that differ from those given here. decays(name, parameter) returns whether weight decay applies (to all unless given). moments: the dtype of m and v. offload: True keeps them in pinned memory of the host, "disk:DIR" in files without a name in DIR
         """
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
 class SGD(Optimizer):
     """
     Stochastic gradient descent, with momentum
     """
     def __init__(self, parameters: typing.Any, lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0, nesterov: builtins.bool = False, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
         ...
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
 class Lamb(Optimizer):
     """
     Layer-wise adapted Adam (You et al., 2020)
     """
     def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
         ...
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
 class WarmupCosine:
     """
     A learning rate by step, counted from 0: it grows evenly to `peak`, reached after `warmup` steps, and falls along half a cosine to `floor`, reached at step `total` and kept
@@ -4386,6 +4416,8 @@ def _by_dims(arg0: typing.Any, arg1: str) -> typing.Any:
     ...
 def _call_as_forward(arg0: Module, arg1: collections.abc.Callable, *args, **kwargs) -> typing.Any:
     ...
+def _check_embedding_options(arg0: typing.Any, arg1: builtins.bool, arg2: builtins.bool) -> None:
+    ...
 def _config_numbers(config: TransformerConfig) -> dict[str, int]:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
@@ -4758,11 +4790,15 @@ def clip(x: Tensor, min: typing.Any = None, max: typing.Any = None) -> Tensor:
     """
 def clip_grad_norm_(parameters: typing.Any, max_norm: float, norm_type: typing.Any = 2.0, error_if_nonfinite: builtins.bool = False, foreach: typing.Any = None) -> float:
     """
-    Scales all gradients so that their norm is at most max_norm; gives the norm before: that of the gradients whatever their layouts and meshes. One all-reduce. ValueError for a norm_type that is not 2; RuntimeError, when asked for, where the norm is no finite number
+    Scales all gradients so that their norm is at most max_norm; gives the norm before: that of the gradients whatever their layouts and meshes. One all-reduce. norm_type: above 0, inf for the greatest element. RuntimeError, when asked for, where the norm is no finite number
     """
-def clip_grad_value_(parameters: typing.Any, clip_value: float) -> None:
+def clip_grad_value_(parameters: typing.Any, clip_value: float, foreach: typing.Any = None) -> None:
     """
     Limits every element of the gradients to [-clip_value, clip_value]. No traffic
+    """
+def clip_grads_with_norm_(parameters: typing.Any, max_norm: float, total_norm: Tensor, foreach: typing.Any = None) -> None:
+    """
+    Scales all gradients so that their norm, which is `total_norm`, is at most max_norm
     """
 def clip_scale(norm: Tensor, max_norm: float) -> Tensor:
     """
@@ -5188,13 +5224,17 @@ def get_rng_state() -> tuple[int, int]:
     """
     (seed, stream): all the state of this rank's random numbers
     """
+def get_total_norm(tensors: Tensor | collections.abc.Sequence[Tensor], norm_type: typing.Any = 2.0, error_if_nonfinite: builtins.bool = False, foreach: typing.Any = None) -> Tensor:
+    """
+    The norm of all elements of the tensors together; see gradient_norm
+    """
 def get_traffic() -> str:
     """
     'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause
     """
-def gradient_norm(parameters: typing.Any) -> Tensor:
+def gradient_norm(parameters: typing.Any, norm_type: typing.Any = 2.0) -> Tensor:
     """
-    sqrt of the sum of squares of all gradients, whatever their layouts and meshes: one element, float32, equal on each rank. One all-reduce
+    The norm of all gradients together, whatever their layouts and meshes: one element, float32, equal on each rank. One all-reduce
     """
 def greater(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
