@@ -14,7 +14,7 @@ static double order_of(const char* what, const py::object& given) {
   try {
     return py::float_(given);
   } catch (const py::error_already_set&) {
-    fail_type(what, ": norm_type is ", py::repr(given), ", expected a number or 'inf'");
+    fail(what, ": norm_type is ", py::repr(given), ", expected a number or 'inf'");
   }
 }
 

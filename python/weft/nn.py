@@ -36,12 +36,13 @@ def _tensor_for(own, given):
     return _weft.distribute(given, own.device_mesh) if own is not None and own.is_sharded else given
 
 
-def _declared_names(module, prefix):
+def _declared_names(module):
     """The names of all parameters in order of declaration, tied ones each time."""
-    every = [name for names, _ in module._named_parameters() for name in names]
-    names = [prefix + name for name in every if "." not in name]
-    for name, child in module.named_children():
-        names += _declared_names(child, f"{prefix}{name}.")
+    names, waiting = [], [("", module)]
+    while waiting:
+        prefix, each = waiting.pop()
+        names += [prefix + name for name, _ in each._own_parameters]
+        waiting += [(f"{prefix}{name}.", child) for name, child in each.named_children()[::-1]]
     return names
 
 
@@ -108,7 +109,7 @@ class _Methods:
         tensors = {name: t.detach() for name, t in _weft.state_dict(self).tensors.items()}
         first = {name: names[0] for names, _ in self._named_parameters() for name in names}
         state = {name: tensors.pop(name) for name in list(tensors) if name not in first}
-        declared = [name for name in _declared_names(self, "") if name in first]
+        declared = [name for name in _declared_names(self) if name in first]
         return {name: tensors[first[name]] for name in (*declared, *first)} | state
 
     def load_state_dict(self, state, strict=True):

@@ -59,7 +59,7 @@ def _(T):
 def _(T):
     x, i, j = tensor(T, 4, 3, 2), T.tensor([3, 0]), T.tensor([1, -1])
     mask = x > 0.2
-    turned = x[::-1] if T is weft.torch else x.flip(0)
+    turned = x[::-1].clone() if T is weft.torch else x.flip(0)
     made = [x[[0, 2]], x[mask], x[i, :, j], turned]
     x[mask] = 0.0
     return [*made, x]

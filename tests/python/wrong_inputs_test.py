@@ -90,7 +90,7 @@ CASES = {
     "no family": (lambda d: change_config(d, model_type=5), SAMPLE,
         'model config: MODEL/config.json: "model_type" is number, not a string'),
     "broken config": (lambda d: write(d, "config.json", "{\"model_type\":"), SAMPLE,
-        "model config: MODEL/config.json: not valid JSON: parse error at line 1, column "
+        "tokenizer: MODEL/config.json: not valid JSON: parse error at line 1, column "
         "15"),
     "no config": (lambda d: (d / "config.json").unlink(), SAMPLE,
         "sample: MODEL has no complete checkpoint, expected at least one"),
