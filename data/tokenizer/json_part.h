@@ -51,6 +51,8 @@ inline constexpr size_t kMostSteps = 100;
 void check_steps(const JsonPart& part, size_t steps);
 /// Names the expected value in errors about a step's type.
 inline constexpr const char* kKnownType = "one that weft reads";
+/// The text below a key, which is one character.
+std::string character_of(const JsonPart& part, const char* key);
 /// The pattern of a step: a text or an expression.
 Find pattern_of(const JsonPart& part);
 /// When a step puts its prefix before a text: `prepend_scheme`, or its older spelling.

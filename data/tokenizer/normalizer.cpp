@@ -76,7 +76,12 @@ static Normalizer::Step rewriting(Write write, bool (*keeps)(std::string_view) =
     }
     return to;
   };
-  return {apply, keeps};
+  const auto moves = [write](std::string_view text) {
+    std::string first;
+    if (!text.empty()) write(first, code_point_at(text, 0).value);
+    return first.empty();
+  };
+  return {apply, keeps, moves};
 }
 
 /// Removes the code points of a class, which has none of ASCII.
@@ -107,6 +112,7 @@ static const std::map<std::string_view, Normalizer::Step>& plain_steps() {
       {"NFKC", form_step(UTF8PROC_COMPOSE | UTF8PROC_COMPAT, is_ascii)},
       {"NFKD", form_step(UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT, is_ascii)},
       {"Lowercase", rewriting(append_lower)},
+      {"ByteLevel", {[](std::string_view text, size_t) { return characters_of_bytes(text); }}},
       {"StripAccents", removing(is_mark)}};
   return steps;
 }
@@ -155,9 +161,13 @@ static Normalizer::Step precompiled_step(const JsonPart& part) {
   }};
 }
 
-static Normalizer::Step replacing(const JsonPart& part) {
-  const std::string content = part.text("content");
-  return {[find = pattern_of(part), content](std::string_view text, size_t most) {
+static Normalizer::Step replacing(const Find& find, const std::string& content) {
+  const auto moves = [find, content](std::string_view text) {
+    TextRange match{};
+    return find(text, 0, match) && match.begin == 0 &&
+           (content.empty() || match.end > code_point_at(text, 0).bytes);
+  };
+  const auto apply = [find, content](std::string_view text, size_t most) {
     std::string to;
     size_t from = 0;
     for (TextRange match{}; find(text, from, match); from = match.end) {
@@ -167,8 +177,14 @@ static Normalizer::Step replacing(const JsonPart& part) {
       fail("tokenizer: the normalized text has ", to.size(), " bytes, expected at most ", most);
     }
     return to.append(text.substr(from));
-  }};
+  };
+  return {apply, nullptr, moves};
 }
+
+/// The rules "nmt" of SentencePiece remove some characters and make others spaces.
+static constexpr const char* kNmtRemoved = R"([\x01-\x08\x0b\x0e-\x1f\x7f\x{8f}\x{9f}])";
+static constexpr const char* kNmtSpaces =
+    R"([\x09\x0a\x0c\x0d\x{1680}\x{200b}-\x{200f}\x{2028}\x{2029}\x{2581}\x{feff}\x{fffd}])";
 
 void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
   const std::string type = part.text("type");
@@ -188,20 +204,28 @@ void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
     }});
   } else if (type == "Strip") {
     const bool left = part.flag("strip_left", true), right = part.flag("strip_right", true);
-    normalizer.add({[left, right](std::string_view text, size_t) {
+    const auto strip = [left, right](std::string_view text, size_t) {
       return std::string(stripped(text, left, right, is_white_space));
-    }});
+    };
+    normalizer.add({strip, nullptr, [left](std::string_view text) {
+                      return left && !text.empty() && is_white_space(code_point_at(text, 0).value);
+                    }});
   } else if (type == "Replace") {
-    normalizer.add(replacing(part));
+    normalizer.add(replacing(pattern_of(part), part.text("content")));
+  } else if (type == "Nmt") {
+    normalizer.add(replacing(regex_finder(part.what(), kNmtRemoved), ""));
+    normalizer.add(replacing(regex_finder(part.what(), kNmtSpaces), " "));
   } else {
     part.at("type").refuse(kKnownType);
   }
 }
 
-std::string_view Normalizer::apply(std::string_view text, std::string& scratch) const {
+std::string_view Normalizer::apply(std::string_view text, std::string& scratch,
+                                   bool& is_first) const {
   const size_t most = std::max(kLongestText, 64 * text.size());
   for (const Step& step : steps_) {
     if (step.keeps && step.keeps(text)) continue;
+    is_first = is_first && !(step.moves && step.moves(text));
     scratch = step.apply(text, most);
     text = scratch;
   }

@@ -200,6 +200,7 @@ Find regex_finder(const std::string& what, const std::string& pattern) {
 std::string_view Splitter::prepared(const Split& split, std::string_view piece, bool is_first,
                                     std::string& changed) {
   if (piece.empty()) return piece;
+  if (split.spells_bytes) return changed = characters_of_bytes(piece);
   if (!split.space.empty()) {
     changed.reserve(piece.size() + piece.size() / 2);
     append_replaced(changed, piece, " ", split.space);
@@ -273,6 +274,9 @@ Split::Prefix prefix_of(const JsonPart& part) {
   using Prefix = Split::Prefix;
   const std::string otherwise = part.flag("add_prefix_space", true) ? "always" : "never";
   const std::string name = part.text("prepend_scheme", otherwise);
+  if (part.has("prepend_scheme") && otherwise == "never" && name != otherwise) {
+    part.at("prepend_scheme").refuse("never with add_prefix_space false");
+  }
   if (name == "always") return Prefix::always;
   if (name == "first") return Prefix::first;
   if (name == "never") return Prefix::never;
@@ -287,13 +291,19 @@ static void add_byte_level(const JsonPart& part, Splitter& splitter) {
   }
 }
 
+std::string character_of(const JsonPart& part, const char* key) {
+  const std::string& text = part.at(key).text();
+  if (text.empty() || code_point_at(text, 0).bytes != text.size())
+    part.at(key).refuse("a character");
+  return text;
+}
+
 static Split metaspace(const JsonPart& part) {
-  const std::string replacement = part.text("replacement");
+  const std::string replacement = character_of(part, "replacement");
   Split step{.when = prefix_of(part), .prefix = replacement, .space = replacement};
   if (part.flag("split", true)) {
     step.find = finder_of(replacement);
     step.behavior = Split::Behavior::with_next;
-    if (replacement.empty()) part.at("replacement").refuse("a character");
   }
   return step;
 }
@@ -304,7 +314,7 @@ bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter) {
   if (type == "Sequence") {
     bool by_bytes = false;
     for (const JsonPart& step : part.at("pretokenizers").elements()) {
-      if (by_bytes) fail(part.what(), ": ", step.place(), " comes after ByteLevel, expected none");
+      if (by_bytes) splitter.add({.spells_bytes = true});
       by_bytes = add_pre_tokenizer(step, splitter);
     }
     return by_bytes;
@@ -332,6 +342,12 @@ bool add_pre_tokenizer(const JsonPart& part, Splitter& splitter) {
   } else if (type == "Digits") {
     step.find = regex_finder(part.what(), "\\p{N}");
     if (!part.flag("individual_digits", false)) step.behavior = Behavior::contiguous;
+  } else if (type == "CharDelimiterSplit") {
+    step = {.find = finder_of(character_of(part, "delimiter")), .behavior = Behavior::removed};
+  } else if (type == "FixedLength") {
+    const int64_t length = part.whole("length");
+    if (length < 1 || length > UINT16_MAX) part.at("length").refuse("1 to 65535");
+    step.find = regex_finder(part.what(), concat("[\\s\\S]{1,", length, '}'));
   } else {
     part.at("type").refuse(kKnownType);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -74,8 +75,12 @@ struct PieceTexts {
 
   /// By id: the text of a token after others, and of the first token of a text (empty: the same).
   std::vector<std::string> following = {}, first = {};
+  /// By id: the text of the last token of a text. Empty: that of any other.
+  std::vector<std::string> last = {};
   /// By id: whether the text is one byte that stands for itself. Empty: every token is bytes.
   std::vector<bool> is_byte = {};
+  /// Changes the text of a run of byte tokens, which may begin the text. Null: nothing is changed.
+  std::function<void(std::string& text, bool is_first)> changes_run = {};
   Broken broken = Broken::prefix;
   /// Spaces removed from the start of the text.
   int64_t spaces_removed = 0;

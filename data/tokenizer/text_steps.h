@@ -36,13 +36,17 @@ class Normalizer {
     std::function<std::string(std::string_view text, size_t most)> apply;
     /// Whether the step leaves the text as it is. Null: it may change any text.
     bool (*keeps)(std::string_view text) = nullptr;
+    /// Whether the package tokenizers no longer takes the changed text for the start of what is
+    /// encoded: the step removes its first character. Null: it never does.
+    std::function<bool(std::string_view text)> moves = {};
   };
 
   void add(Step step) { steps_.push_back(std::move(step)); }
   size_t steps() const { return steps_.size(); }
   /// The normalized text: `text` itself or what `scratch` holds afterwards. `text` is valid UTF-8.
-  /// std::invalid_argument when replacements make it more than 64 times as long.
-  std::string_view apply(std::string_view text, std::string& scratch) const;
+  /// std::invalid_argument when replacements make it more than 64 times as long. `is_first` becomes
+  /// false when a step removes the start of the text.
+  std::string_view apply(std::string_view text, std::string& scratch, bool& is_first) const;
 
  private:
   std::vector<Step> steps_;
@@ -64,6 +68,8 @@ struct Split {
   std::string prefix = {};
   /// Replaces each space, unless empty.
   std::string space = {};
+  /// Each byte becomes the character that stands for it in byte-level tokens.
+  bool spells_bytes = false;
 };
 
 /// Cuts text into words by steps in order.
@@ -87,7 +93,7 @@ class Splitter {
     }
     const Split& split = steps_[step];
     std::string changed;
-    if (!split.space.empty() || split.when != Split::Prefix::never) {
+    if (!split.space.empty() || split.when != Split::Prefix::never || split.spells_bytes) {
       piece = prepared(split, piece, is_first, changed);
     }
     const char* start = piece.data();

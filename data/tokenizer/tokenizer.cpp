@@ -43,6 +43,8 @@ class PieceDecoder {
     const bool all_bytes = texts_->is_byte.empty();
     const bool is_byte = all_bytes || texts_->is_byte[index];
     if (!is_byte && !held_.empty()) flush(true, to);
+    if (!texts_->last.empty()) return push_open(index, to);
+    if (held_.empty()) run_is_first_ = is_first_;
     const std::string& text =
         is_first_ && !texts_->first.empty() ? texts_->first[index] : texts_->following[index];
     is_first_ = false;
@@ -52,9 +54,30 @@ class PieceDecoder {
     flush(false, to);
   }
   /// Appends what is held back.
-  void finish(std::string& to) { flush(true, to); }
+  void finish(std::string& to) {
+    if (open_) append(std::string_view(texts_->last[*open_]).substr(open_bytes_), to);
+    open_.reset();
+    flush(true, to);
+  }
 
  private:
+  /// Appends what is left of the token before, and of this one what it has as the last one, too.
+  void push_open(size_t index, std::string& to) {
+    if (open_) append(std::string_view(texts_->following[*open_]).substr(open_bytes_), to);
+    const std::string_view text = texts_->following[index], last = texts_->last[index];
+    open_ = index;
+    open_bytes_ = text.starts_with(last) ? last.size() : 0;
+    append(text.substr(0, open_bytes_), to);
+  }
+
+  /// Appends text of a run of byte tokens.
+  void append_run(std::string_view text, std::string& to) {
+    if (!texts_->changes_run) return append(text, to);
+    std::string changed(text);
+    texts_->changes_run(changed, run_is_first_);
+    append(changed, to);
+  }
+
   void append(std::string_view text, std::string& to) {
     while (removed_ < texts_->spaces_removed && !text.empty()) {
       if (text[0] != ' ') {
@@ -76,11 +99,11 @@ class PieceDecoder {
       if (texts_->broken == Broken::run && !is_end && !streams_) break;
       const size_t valid = valid_prefix(held);
       if (texts_->broken == Broken::run && is_end && valid < held.size()) {
-        for (size_t i = 0; i < held.size(); ++i) append(kReplacement, to);
+        for (size_t i = 0; i < held.size(); ++i) append_run(kReplacement, to);
         held = {};
         break;
       }
-      append(held.substr(0, valid), to);
+      append_run(held.substr(0, valid), to);
       held.remove_prefix(valid);
       if (held.empty()) break;
       const Utf8Start start = utf8_start(held);
@@ -94,7 +117,10 @@ class PieceDecoder {
 
   const PieceTexts* texts_;
   bool streams_;
-  bool is_first_ = true;
+  bool is_first_ = true, run_is_first_ = true;
+  /// The last token, and how many bytes of its text are appended.
+  std::optional<size_t> open_ = {};
+  size_t open_bytes_ = 0;
   int64_t removed_ = 0;
   std::string held_;
 };
@@ -128,8 +154,8 @@ static void encode_text(const TextModel& model, std::string_view whole, text::Wo
     cache ? cache->encode(*model.words, word, ids) : model.words->encode(word, ids);
   };
   const auto encode_part = [&](std::string_view part) {
-    const std::string_view normal = model.normalizer.apply(part, normalized);
-    const bool is_first = part.data() == whole.data();
+    bool is_first = part.data() == whole.data();
+    const std::string_view normal = model.normalizer.apply(part, normalized, is_first);
     const auto encode_piece = [&](std::string_view piece) {
       model.splitter.for_words(piece, is_first && piece.data() == normal.data(), encode_word);
     };

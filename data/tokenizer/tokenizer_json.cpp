@@ -145,19 +145,20 @@ static void refuse_if_set(const JsonPart& part, const char* key) {
 }
 
 static void read_bpe(const JsonPart& part, bool by_bytes, TextModel& model) {
-  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"}) {
-    refuse_if_set(part, key);
-  }
+  refuse_if_set(part, "dropout");
   BpeSpec spec{.vocabulary = vocabulary_of(part.at("vocab"), model),
                .merges = merges_of(part.at("merges")),
                .by_bytes = by_bytes,
                .byte_fallback = part.flag("byte_fallback", false),
                .unknown = {},
                .fuse_unknown = part.flag("fuse_unk", false),
-               .ignore_merges = part.flag("ignore_merges", false)};
+               .ignore_merges = part.flag("ignore_merges", false),
+               .prefix = part.text("continuing_subword_prefix", ""),
+               .suffix = part.text("end_of_word_suffix", "")};
   if (part.has("unk_token")) spec.unknown = part.text("unk_token");
   if (by_bytes) turn_into_bytes(spec);
-  const bool cuts = !by_bytes && !spec.ignore_merges && merges_keep_spaces_first(spec);
+  const bool cuts = !by_bytes && !spec.ignore_merges && spec.prefix.empty() &&
+                    spec.suffix.empty() && merges_keep_spaces_first(spec);
   model.words = std::make_unique<Bpe>(part.what(), std::move(spec));
   if (!cuts) return;
   // A text without other words is one word, which no cache holds.
@@ -226,8 +227,14 @@ static std::string kind_of(const JsonPart& part) {
 
 static void read_model(const JsonPart& part, bool by_bytes, TextModel& model) {
   const std::string type = part.text("type", kind_of(part));
+  const bool changes_pieces = part.flag("byte_fallback", false) ||
+                              !part.text("continuing_subword_prefix", "").empty() ||
+                              !part.text("end_of_word_suffix", "").empty();
+  if (by_bytes && (type != "BPE" || changes_pieces)) {
+    model.splitter.add({.spells_bytes = true});
+    by_bytes = false;
+  }
   if (type == "BPE") return read_bpe(part, by_bytes, model);
-  if (by_bytes) part.at("type").refuse("BPE with the pre-tokenizer ByteLevel");
   if (type == "WordPiece") return read_word_piece(part, model);
   if (type == "Unigram") return read_unigram(part, model);
   part.at("type").refuse("BPE, WordPiece or Unigram");
@@ -247,7 +254,8 @@ static void read_added(const JsonPart& part, TextModel& model) {
     model.special[static_cast<size_t>(id)] = token.special;
     if (is_normalized) {
       std::string scratch;
-      token.content = std::string(model.normalizer.apply(token.content, scratch));
+      bool is_first = false;
+      token.content = std::string(model.normalizer.apply(token.content, scratch, is_first));
       if (token.content.size() > std::max(kLongestPiece, entry.text("content").size())) {
         fail(part.what(), ": ", entry.place(), " has ", token.content.size(),
              " bytes normalized, expected at most ", kLongestPiece);
@@ -270,8 +278,10 @@ static int32_t id_of_pair(const JsonPart& part, const TextModel& model) {
 static void add_single(const JsonPart& part, TextModel& model) {
   bool is_after = false;
   std::vector<int32_t> before, after;
-  for (const JsonPart& piece : part.at("single").elements()) {
+  const JsonPart single = part.at("single");
+  for (const JsonPart& piece : single.elements()) {
     if (piece.has("Sequence")) {
+      if (is_after || piece.at("Sequence").text("id") != "A") single.refuse("the text A once");
       is_after = true;
       continue;
     }
@@ -281,12 +291,17 @@ static void add_single(const JsonPart& part, TextModel& model) {
       (is_after ? after : before).push_back(id.id_below(model.tokens.size()));
     }
   }
+  if (!is_after) single.refuse("the text A once");
   model.before.insert(model.before.begin(), before.begin(), before.end());
   model.after.insert(model.after.end(), after.begin(), after.end());
 }
 
 static void add_template(const JsonPart& part, TextModel& model) {
   const std::string type = part.text("type");
+  const bool is_wrapped = !model.before.empty() || !model.after.empty();
+  if (is_wrapped && type.ends_with("Processing")) {
+    part.at("type").refuse("one step that adds tokens");
+  }
   if (type == "Sequence") {
     for (const JsonPart& step : part.at("processors").elements()) add_template(step, model);
   } else if (type == "TemplateProcessing") {

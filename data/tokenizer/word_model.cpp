@@ -97,7 +97,8 @@ Bpe::Bpe(const std::string& what, BpeSpec spec)
       fail(what, ": merge ", at, " has the piece ", in_quotes(piece),
            ", expected one of the vocabulary");
     };
-    const Merge merge{pair_key(id(left), id(right)), rank, id(left + right)};
+    const std::string rest = right.substr(std::min(spec_.prefix.size(), right.size()));
+    const Merge merge{pair_key(id(left), id(right)), rank, id(left + rest)};
     merges_[slot_of(merge.pair)] = merge;
   }
   for (const auto& [piece, id] : spec_.vocabulary) {
@@ -113,7 +114,7 @@ Bpe::Bpe(const std::string& what, BpeSpec spec)
   if (spec_.unknown) unknown_ = unknown_id(what, spec_.vocabulary, *spec_.unknown);
   // = {} would keep the memory.
   spec_.merges = decltype(spec_.merges)(), spec_.ranks = decltype(spec_.ranks)();
-  if (!spec_.ignore_merges) spec_.vocabulary = decltype(spec_.vocabulary)();
+  if (!spec_.ignore_merges && !has_affixes()) spec_.vocabulary = decltype(spec_.vocabulary)();
 }
 
 size_t Bpe::slot_of(uint64_t pair) const {
@@ -130,33 +131,46 @@ const Bpe::Merge* Bpe::find(int32_t left, int32_t right) const {
   return merge.pair == pair ? &merge : nullptr;
 }
 
+int32_t Bpe::id_of(std::string_view piece) const {
+  if (has_affixes()) {
+    const auto found = spec_.vocabulary.find(piece);
+    return found == spec_.vocabulary.end() ? -1 : found->second;
+  }
+  const auto found = characters_.find(code_point_at(piece, 0).value);
+  return found == characters_.end() ? -1 : found->second;
+}
+
 void Bpe::start(std::string_view word, std::vector<int32_t>& ids) const {
-  bool after_unknown = false;
+  // The package tokenizers writes an unknown token when the next token that is no byte is known.
+  bool is_pending = false;
   const auto id_of_byte = [&](char byte) { return bytes_[static_cast<unsigned char>(byte)]; };
   const auto add = [&](int32_t id) {
+    if (is_pending && id < 0 && spec_.fuse_unknown) return;
+    if (is_pending) ids.push_back(unknown_);
+    is_pending = id < 0 && unknown_ >= 0;
     if (id >= 0) ids.push_back(id);
-    if (id < 0 && unknown_ >= 0 && !(after_unknown && spec_.fuse_unknown)) ids.push_back(unknown_);
-    after_unknown = id < 0;
   };
   if (spec_.by_bytes) {
     // A character of tokenizer.json stands for one byte.
     for (const char byte : word) add(id_of_byte(byte));
-    return;
   }
-  for (size_t at = 0; at < word.size();) {
-    const CodePoint c = code_point_at(word, at);
-    const std::string_view bytes = word.substr(at, c.bytes);
-    at += c.bytes;
-    const auto found = characters_.find(c.value);
-    if (found != characters_.end()) {
-      add(found->second);
-    } else if (spec_.byte_fallback &&
-               std::ranges::all_of(bytes, [&](char byte) { return id_of_byte(byte) >= 0; })) {
-      for (const char byte : bytes) add(id_of_byte(byte));
+  for (size_t at = 0, end; at < word.size() && !spec_.by_bytes; at = end) {
+    end = at + code_point_at(word, at).bytes;
+    std::string_view piece = word.substr(at, end - at);
+    std::string affixed;
+    if (has_affixes()) {
+      piece = affixed =
+          concat(at == 0 ? "" : spec_.prefix, piece, end == word.size() ? spec_.suffix : "");
+    }
+    const int32_t id = id_of(piece);
+    const auto has_id = [&](char byte) { return id_of_byte(byte) >= 0; };
+    if (id < 0 && spec_.byte_fallback && std::ranges::all_of(piece, has_id)) {
+      for (const char byte : piece) ids.push_back(id_of_byte(byte));
     } else {
-      add(-1);
+      add(id);
     }
   }
+  if (is_pending) ids.push_back(unknown_);
 }
 
 void Bpe::merge_few(std::vector<int32_t>& ids, size_t from) const {

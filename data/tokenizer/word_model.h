@@ -65,6 +65,9 @@ struct BpeSpec {
   bool fuse_unknown = false;
   /// Whether a word that is in the vocabulary is that token, whatever the merges make.
   bool ignore_merges = false;
+  /// Pieces within a word begin with the prefix, pieces at its end end with the suffix. Both are
+  /// empty where pieces are bytes.
+  std::string prefix = {}, suffix = {};
 };
 
 /// The byte that a piece <0x00> to <0xFF> stands for, or -1 of another text.
@@ -93,11 +96,15 @@ class Bpe final : public WordModel {
   const Merge* find(int32_t left, int32_t right) const;
   /// Appends the ids of the characters or bytes.
   void start(std::string_view word, std::vector<int32_t>& ids) const;
+  /// The id of a character with its prefix and suffix, or -1.
+  int32_t id_of(std::string_view piece) const;
   /// Merges the ids from `from` on.
   void merge_few(std::vector<int32_t>& ids, size_t from) const;
   void merge_many(std::vector<int32_t>& ids, size_t from) const;
 
-  /// Without the merges, and without the vocabulary unless it is searched for whole words.
+  bool has_affixes() const { return !spec_.prefix.empty() || !spec_.suffix.empty(); }
+
+  /// Without the merges, and without the vocabulary unless it is searched.
   BpeSpec spec_;
   std::vector<Merge> merges_;
   std::array<int32_t, 256> bytes_ = ids_of_bytes({});

@@ -212,6 +212,21 @@ static constexpr auto kBytesOfCharacters = [] {
   return table;
 }();
 
+std::string characters_of_bytes(std::string_view bytes) {
+  static constexpr auto kCharacters = [] {
+    std::array<char32_t, 256> table{};
+    for (char32_t c = 0; c < kBytesOfCharacters.size(); ++c) {
+      if (kBytesOfCharacters[c] >= 0) table[static_cast<size_t>(kBytesOfCharacters[c])] = c;
+    }
+    return table;
+  }();
+  std::string to;
+  to.reserve(bytes.size() + bytes.size() / 2);
+  for (const char byte : bytes)
+    append_code_point(to, kCharacters[static_cast<unsigned char>(byte)]);
+  return to;
+}
+
 std::optional<std::string> bytes_of_characters(std::string_view token) {
   std::string bytes;
   for (size_t at = 0; at < token.size();) {

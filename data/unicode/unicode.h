@@ -102,5 +102,7 @@ bool append_upper(std::string& to, char32_t value, bool is_title = false);
 /// The bytes that the characters of a byte-level token stand for (GPT-2's table), or nothing when a
 /// character stands for none.
 std::optional<std::string> bytes_of_characters(std::string_view token);
+/// The characters that stand for the bytes.
+std::string characters_of_bytes(std::string_view bytes);
 
 }  // namespace weft::text

@@ -204,7 +204,7 @@ TEST(Tokenizer, RefusesBrokenFiles) {
     return error.substr(error.find("json") + 6);
   };
   EXPECT_EQ(refused("/model/type", "Unigram"),
-            "model.type is \"Unigram\", expected BPE with the pre-tokenizer ByteLevel");
+            "model.vocab is an object, expected an array of pieces and their scores");
   EXPECT_EQ(refused("/model/merges/0", 3), "model.merges[0] is 3, expected two pieces");
   EXPECT_EQ(refused("/model/merges/0", "a \u4e00"),
             "merge 0 has the piece \"\u4e00\", expected one of the vocabulary");
@@ -212,8 +212,8 @@ TEST(Tokenizer, RefusesBrokenFiles) {
   EXPECT_EQ(refused("/model/vocab/a", int64_t{1} << 40),
             "the id of \"a\" is 1099511627776, expected 0 to 7999999");
   EXPECT_EQ(refused("/model/dropout", 0.1), "model.dropout is 0.1, expected nothing");
-  EXPECT_EQ(refused("/normalizer", {{"type", "Nmt"}}),
-            "normalizer.type is \"Nmt\", expected one that weft reads");
+  EXPECT_EQ(refused("/normalizer", {{"type", "Nmt2"}}),
+            "normalizer.type is \"Nmt2\", expected one that weft reads");
   EXPECT_EQ(refused("/added_tokens/0/id", "x"),
             "added_tokens[0].id is \"x\", expected a whole number");
   EXPECT_EQ(refused("/decoder/type", "CTC"),
@@ -359,9 +359,55 @@ TEST(Tokenizer, RefusesFilesThatGrow) {
   EXPECT_EQ(error_of([&] { growing.encode("a"); }),
             "tokenizer: the normalized text has 65538 bytes, expected at most 65536");
   const json late = {{"type", "Sequence"},
-                     {"decoders", {{{"type", "ByteFallback"}}, replace("a", "b")}}};
+                     {"decoders", {{{"type", "ByteFallback"}}, replace("ab", "b")}}};
   const std::string error = error_of([&] { read_of(scratch, characters({{"/decoder", late}})); });
-  EXPECT_TRUE(error.ends_with("is Replace after ByteFallback, expected Fuse or Strip")) << error;
+  EXPECT_TRUE(error.ends_with("decoders[1].pattern.String is \"ab\", expected a character"))
+      << error;
+}
+
+TEST(Tokenizer, RefusesFormsByTheirNames) {
+  const Scratch scratch;
+  const auto refused = [&](const char* pointer, const char* value) {
+    const json file = characters({{pointer, json::parse(value)}});
+    const std::string error = error_of([&] { read_of(scratch, file); });
+    return error.substr(error.find("json: ") + 6);
+  };
+  EXPECT_EQ(
+      refused("/pre_tokenizer", R"({"type": "Metaspace", "replacement": "_",
+                    "add_prefix_space": false, "prepend_scheme": "always"})"),
+      "pre_tokenizer.prepend_scheme is \"always\", expected never with add_prefix_space false");
+  EXPECT_EQ(refused("/pre_tokenizer", R"({"type": "CharDelimiterSplit", "delimiter": "ab"})"),
+            "pre_tokenizer.delimiter is \"ab\", expected a character");
+  EXPECT_EQ(refused("/pre_tokenizer", R"({"type": "FixedLength", "length": 0})"),
+            "pre_tokenizer.length is 0, expected 1 to 65535");
+  const char* single = R"({"type": "TemplateProcessing", "single": [%s], "special_tokens": {}})";
+  const char* text = R"({"Sequence": {"id": "A"}})";
+  for (const std::string& pieces : {std::string(), concat(text, ", ", text)}) {
+    EXPECT_EQ(refused("/post_processor", formatted(single, pieces.c_str()).c_str()),
+              "post_processor.single is an array, expected the text A once");
+  }
+  EXPECT_EQ(
+      refused("/post_processor", R"({"type": "Sequence", "processors": [
+                    {"type": "BertProcessing", "cls": ["a", 3], "sep": ["b", 4]},
+                    {"type": "RobertaProcessing", "cls": ["a", 3], "sep": ["b", 4]}]})"),
+      "post_processor.processors[1].type is \"RobertaProcessing\", expected one step that adds "
+      "tokens");
+  EXPECT_EQ(refused("/decoder", R"({"type": "BPEDecoder", "suffix": ""})"),
+            "decoder.suffix is \"\", expected a text that is not empty");
+  const auto steps = [&](const char* two) {
+    return refused("/decoder", formatted(R"({"type": "Sequence", "decoders": [%s]})", two).c_str());
+  };
+  EXPECT_EQ(
+      steps(R"({"type": "WordPiece"}, {"type": "ByteFallback"})"),
+      "decoder.decoders[1].type is \"ByteFallback\", expected none after WordPiece, Metaspace "
+      "or BPEDecoder");
+  EXPECT_EQ(steps(R"({"type": "WordPiece"}, {"type": "BPEDecoder", "suffix": "a"})"),
+            "decoder is an object, expected BPEDecoder without WordPiece or Metaspace");
+  EXPECT_EQ(
+      steps(R"({"type": "ByteFallback"}, {"type": "WordPiece"})"),
+      "decoder.decoders[1] is WordPiece after ByteFallback, expected Fuse, Metaspace or Replace");
+  EXPECT_EQ(steps(R"({"type": "Fuse"}, {"type": "Metaspace", "replacement": "_"})"),
+            "decoder.decoders[1] is Metaspace after Fuse, expected Strip");
 }
 
 /// Every change of a good file is read or refused with a sentence.

@@ -187,6 +187,45 @@ def spaced_families(texts, size=800):
     }
 
 
+def clip(texts, size):
+    """BPE of bytes whose words end with "</w>"."""
+    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers as pre, processors
+    from tokenizers import decoders, trainers
+    end, words = "<|endoftext|>", (r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d"
+                                   r"|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+")
+    t = Tokenizer(models.BPE(unk_token=end, continuing_subword_prefix="",
+                             end_of_word_suffix="</w>"))
+    t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "),
+                                         normalizers.Lowercase()])
+    t.pre_tokenizer = pre.Sequence([pre.Split(Regex(words), "removed", invert=True),
+                                    pre.ByteLevel(add_prefix_space=False)])
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=size, special_tokens=["<|startoftext|>", end], show_progress=False,
+        end_of_word_suffix="</w>", initial_alphabet=pre.ByteLevel.alphabet()))
+    t.post_processor = processors.RobertaProcessing((end, 1), ("<|startoftext|>", 0),
+                                                    trim_offsets=False, add_prefix_space=False)
+    return json.loads(t.to_str())
+
+
+def composed_families(texts, size=800):
+    """Families that combine the steps of the others."""
+    from tokenizers import Regex, pre_tokenizers as pre
+    falcon = pre.Sequence([pre.Punctuation("contiguous"), pre.ByteLevel(add_prefix_space=False),
+                           pre.Digits(), pre.Split(Regex("[0-9][0-9][0-9]"), "isolated")])
+    words = clip(texts, size)
+    space = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "first",
+             "split": False}
+    back = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, space]}
+    return {
+        "clip": words,
+        "clip_words": {**words, "decoder": {"type": "BPEDecoder", "suffix": "</w>"}},
+        "falcon": byte_level(texts, size, falcon, ["<|endoftext|>", ">>TITLE<<"]),
+        "chatglm": spaced(trained_spaced(texts, size, True), {"type": "Nmt"}, space, back,
+                          added=[{"content": "<|user|>"}]),
+    }
+
+
 def word_piece_families(texts, size=700):
     from tokenizers import (Tokenizer, decoders, models, normalizers, pre_tokenizers, processors,
                             trainers)
@@ -402,13 +441,13 @@ def make_tokenizers():
     texts = corpus(60_000, 7)
     out = HERE / "tokenizers"
     write_tokenizers(byte_level_families(texts) | spaced_families(texts)
-                     | word_piece_families(texts) | unigram_families(texts, HERE), out)
+                     | composed_families(texts) | word_piece_families(texts) | unigram_families(texts, HERE), out)
     for kind in ("bpe", "unigram"):
         directory = out / f"sentencepiece_{kind}"
         directory.mkdir(parents=True, exist_ok=True)
         train_sentencepiece(texts, directory, kind)
     samples = ["", " ", "a", "  two  spaces ", SOURCE] + [mixed_text(rng, 300) for _ in range(8)]
-    expected = {d.name: expectations(d, samples, rng) for d in sorted(out.iterdir()) if d.is_dir()}
+    expected = {d.name: expectations(d, samples, random.Random(d.name)) for d in sorted(out.iterdir()) if d.is_dir()}
     (out / "expected.json").write_text(json.dumps(expected))
 
 
