@@ -90,7 +90,8 @@ DECODERS = (
     + METASPACE + STRIPS
     + [dec(), dec(BACK, FALLBACK, FUSE), dec(BACK, FALLBACK), dec(FALLBACK, BACK),
        dec(FALLBACK, step("Metaspace", **SPACE)), dec(FALLBACK, FUSE, BACK), dec(FUSE, BACK),
-       dec(byte_level(), FUSE), dec(byte_level(), FUSE, STRIPS[0]), dec(FALLBACK, FUSE, step("Metaspace", **SPACE)),
+       dec(byte_level(), FUSE), dec(byte_level(), FUSE, STRIPS[0]), dec(FALLBACK, FUSE,
+       step("Metaspace", **SPACE)),
        dec(FALLBACK, STRIPS[0]), dec(BACK, STRIPS[0]), dec(STRIPS[0], BACK),
        dec(step("BPEDecoder", suffix="</w>"), BACK), dec(BACK, step("BPEDecoder", suffix="a")),
        dec(BACK, byte_level()), dec(byte_level(), BACK), dec(FUSE, FUSE),
@@ -123,7 +124,8 @@ NORMALIZERS = (
 
 
 def template(*pieces):
-    of = {"A": {"Sequence": {"id": "A", "type_id": 0}}, "B": {"Sequence": {"id": "B", "type_id": 0}},
+    of = {"A": {"Sequence": {"id": "A", "type_id": 0}},
+          "B": {"Sequence": {"id": "B", "type_id": 0}},
           "<s>": {"SpecialToken": {"id": "<s>", "type_id": 0}}}
     return step("TemplateProcessing", single=[of[p] for p in pieces],
                 pair=[of[p] for p in ("A", "B")],
@@ -198,7 +200,9 @@ def forms():
 
 def samples():
     rng = random.Random(5)
-    return ["", " ", "a", "\x01 b", " \u0301b", "\u0301b", "\u200bb", "  two  spaces ", "ab</w>a b\u2581c ##a", "\u2581a", "a1b22c333d4444 12",
+    return ["", " ", "a", "\x01 b", " \u0301b", "\u0301b", "\u200bb",
+            "  two  spaces ", "ab</w>a b\u2581c ##a", "\u2581a",
+            "a1b22c333d4444 12",
             made.SOURCE[:200]] + [made.mixed_text(rng, 250) for _ in range(6)]
 
 

@@ -441,13 +441,15 @@ def make_tokenizers():
     texts = corpus(60_000, 7)
     out = HERE / "tokenizers"
     write_tokenizers(byte_level_families(texts) | spaced_families(texts)
-                     | composed_families(texts) | word_piece_families(texts) | unigram_families(texts, HERE), out)
+                     | composed_families(texts) | word_piece_families(texts)
+                     | unigram_families(texts, HERE), out)
     for kind in ("bpe", "unigram"):
         directory = out / f"sentencepiece_{kind}"
         directory.mkdir(parents=True, exist_ok=True)
         train_sentencepiece(texts, directory, kind)
     samples = ["", " ", "a", "  two  spaces ", SOURCE] + [mixed_text(rng, 300) for _ in range(8)]
-    expected = {d.name: expectations(d, samples, random.Random(d.name)) for d in sorted(out.iterdir()) if d.is_dir()}
+    expected = {d.name: expectations(d, samples, random.Random(d.name))
+                for d in sorted(out.iterdir()) if d.is_dir()}
     (out / "expected.json").write_text(json.dumps(expected))
 
 
