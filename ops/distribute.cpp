@@ -125,7 +125,9 @@ static Sharding checked_sharding(const char* what, const DeviceMesh& mesh,
 /// shared memory would reach one replica only.
 static bool cuts_more(const Sharding& to, const Sharding& from) {
   for (int axis = 0; axis < to.axes(); ++axis) {
-    if (to[axis].is_shard() && from[axis].is_replicate()) return true;
+    if (to[axis].is_shard() && from[axis].is_replicate() && to.mesh().axis_size(axis) > 1) {
+      return true;
+    }
   }
   return false;
 }

@@ -101,6 +101,9 @@ class WEFT_API Storage final : public RefCounted {
   /// The number of in-place changes of the memory.
   uint64_t version() const { return version_; }
   void mark_changed() { ++version_; }
+  /// The number of those changes that all ranks of a mesh made alike, through tensors over it.
+  uint32_t shared_changes() const { return shared_changes_; }
+  void mark_shared_change() { ++shared_changes_; }
   /// States that the values are equal on all ranks, until the next change: ops may combine them
   /// with tensors over a mesh.
   void mark_equal_on_ranks() { equal_version_ = version_; }
@@ -139,6 +142,7 @@ class WEFT_API Storage final : public RefCounted {
   bool pinned_ = false;
   bool is_copy_ = false;
   uint32_t recorded_changes_ = 0;
+  uint32_t shared_changes_ = 0;
   /// The heap that allocated the memory; null when this block does not own it.
   Heap* heap_ = nullptr;
   std::unique_ptr<Extra> extra_;

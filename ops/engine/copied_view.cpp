@@ -41,6 +41,12 @@ void find_form(const OpBody& op, const Attributes& attributes, Route& route,
   route.form_out = Ref<Form>(new Form(view->strides, offset));
 }
 
+/// The changes of the tensor's elements that copied views follow.
+static uint64_t changes_of(const Tensor& tensor) {
+  const Storage& storage = *tensor.storage();
+  return tensor.is_sharded() ? storage.shared_changes() : storage.version();
+}
+
 void CopiedView::attach(const Tensor& view, const Tensor& base, std::shared_ptr<const OpBody> op,
                         const Attributes& attributes) {
   Ref<CopiedView> made(new CopiedView);
@@ -48,25 +54,55 @@ void CopiedView::attach(const Tensor& view, const Tensor& base, std::shared_ptr<
   made->attributes = attributes;
   made->base = base.detach();
   made->part = relabeled(view, layout_of(view));
-  made->version = base.storage()->version();
   if (const Ref<CopiedView>& outer = base.body()->copied) made->depth = outer->depth + 1;
   if (made->depth > kDeepest) {
     made->op = nullptr;
-    made->base = made->part;
+    while (const Ref<CopiedView> outer = made->base.body()->copied) made->base = outer->base;
   }
+  made->version = changes_of(made->base);
+  made->recorded = made->base.storage()->recorded_changes();
   view.body()->copied = std::move(made);
 }
 
+bool CopiedView::is_current() const {
+  if (is_busy) return true;
+  const Ref<CopiedView>& outer = base.body()->copied;
+  return version == changes_of(base) && (!outer || outer->is_current());
+}
+
 void CopiedView::refresh() {
-  if (is_busy || !op) return;
+  if (is_current()) return;
+  const std::lock_guard lock(refreshing);
+  if (!op) {
+    fail("view: the tensor ", part.shape(), " shows elements through more than ", kDeepest,
+         " copies, which have changed since, expected at most ", kDeepest, "; copy one of them");
+  }
   if (const Ref<CopiedView>& outer = base.body()->copied) outer->refresh();
-  if (version == base.storage()->version()) return;
-  version = base.storage()->version();
-  if (part.device().kind == DeviceKind::meta) return;
-  const NoGrad no_grad;
-  const Results now = dispatch(op, {&base, 1}, attributes);
-  copy(part.block(), now.tensors[0].block());
-  part.storage()->mark_changed();
+  const uint64_t changes = changes_of(base);
+  if (version == changes) return;
+  if (part.device().kind != DeviceKind::meta) {
+    const NoGrad no_grad;
+    const Results now = dispatch(op, {&base, 1}, attributes);
+    copy(part.block(), now.tensors[0].block());
+    changed(part);
+  }
+  version = changes;
+}
+
+void CopiedView::read() {
+  if (is_current()) return;
+  if (!part.is_sharded()) return refresh();
+  fail("view: the tensor ", part.shape(), " is a copy of elements of other ranks, which have ",
+       "changed since, expected current ones where one rank reads its part; take the view again");
+}
+
+void refresh(CopiedView& view) { view.refresh(); }
+
+bool shows_recorded(const CopiedView& view) {
+  for (const CopiedView* at = &view; at; at = at->base.body()->copied.get()) {
+    if (at->recorded != at->base.storage()->recorded_changes()) return false;
+  }
+  return true;
 }
 
 /// By the op's id.
@@ -103,7 +139,10 @@ void CopiedView::put_back(bool recorded) {
     throw;
   }
   is_busy = false;
-  version = base.storage()->version();
+  version = changes_of(base);
+  for (CopiedView* at = this; at; at = at->base.body()->copied.get()) {
+    at->recorded = at->base.storage()->recorded_changes();
+  }
 }
 
 void CopiedView::check_changeable(const char* what, const Tensor& view) const {
@@ -137,11 +176,7 @@ bool shows_same(const Tensor& a, const Tensor& b) {
   if (!(a.shape() == b.shape()) || a.dtype() != b.dtype() || a.sharding() != b.sharding()) {
     return false;
   }
-  const auto is_same_form = [&] {
-    if (!x.form || !y.form) return x.form == y.form;
-    return x.form->strides == y.form->strides && x.form->offset == y.form->offset;
-  };
-  if (!is_same_form()) return false;
+  if (!same_form(x.form, y.form)) return false;
   if (x.storage == y.storage) return x.offset == y.offset && x.strides == y.strides;
   // Two copies of the same elements.
   if (!x.copied || !y.copied) return false;
@@ -156,6 +191,7 @@ bool shows_same(const Tensor& a, const Tensor& b) {
 
 void mark_recorded(const Tensor& tensor) {
   tensor.storage()->mark_recorded();
+  if (tensor.is_sharded()) tensor.storage()->mark_shared_change();
   if (const Ref<CopiedView>& copied = tensor.body()->copied) mark_recorded(copied->base);
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 
 #include "ops/engine/tensor_body.h"
 #include "weft/extend/call.h"
@@ -13,25 +15,33 @@ struct Route;
 
 /// A view that is held as a copy, since its elements had to move: `part` holds elements of `base`,
 /// those that a view op selects. A change of one of them reaches the other: a change of `part` is
-/// put back at once, `part` is fetched again when it is read after a change of `base`. Ranks agree
-/// on both, because all of them count the same changes.
+/// put back at once, and `part` is fetched again when an op takes it after a change of `base`.
+/// Ranks agree on both: over a mesh they count only changes that all of them make. A read of one
+/// rank's part never communicates: it throws where the elements are outdated.
 struct CopiedView final : public RefCounted {
   /// Null for a copy that refuses changes.
   std::shared_ptr<const OpBody> op = {};
   Attributes attributes = {};
   Tensor base = {}, part = {};
-  /// The version of base's memory that `part` shows.
-  uint64_t version = 0;
+  /// The changes of base's memory that `part` shows: those of all ranks if it is over a mesh.
+  std::atomic<uint64_t> version = 0;
+  /// The recorded ones.
+  uint32_t recorded = 0;
   bool is_busy = false;
-  /// Copies up to the tensor in memory, which all live as long as this one: no more than kDeepest,
-  /// beyond which a copy refuses changes and shows no later ones.
+  /// Copies up to the tensor in memory, which all live as long as this one: no more than kDeepest.
+  /// Beyond, `base` is that tensor, and the copy refuses changes and reads after later ones.
   int depth = 1;
+  /// Tensors may be read by several threads.
+  std::mutex refreshing = {};
   static constexpr int kDeepest = 32;
 
   /// Makes `view` one, of `base` by `op`.
   static void attach(const Tensor& view, const Tensor& base, std::shared_ptr<const OpBody> op,
                      const Attributes& attributes);
+  bool is_current() const;
   void refresh();
+  /// For a read of this rank's part.
+  void read();
   void put_back(bool recorded);
   /// Throws std::invalid_argument "<what>: ..." where a change of `view` cannot be put back.
   void check_changeable(const char* what, const Tensor& view) const;

@@ -112,6 +112,7 @@ static void add_operands(Running& run, std::span<const Tensor> operands, TracedC
     check_cut_indices(run.op, run.route, operands);
   for (size_t i = 0; i < operands.size(); ++i) {
     const OperandRoute& route = run.route.operands[i];
+    refresh(operands[i]);
     const Tensor* used = &operands[i];
     if (route.move) {
       if (run.route.sliced_dim >= 0 && i == static_cast<size_t>(run.op.spec.by_index->indices)) {
@@ -176,7 +177,7 @@ static bool make_view(Running& run, const Tensor& given) {
   const Ref<Form>& form = given.body()->form;
   const bool has_form = run.route.results[0]->sharding || form;
   if (has_form) {
-    if (!run.route.has_form || !(run.route.form_in == form)) [[unlikely]]
+    if (!run.route.has_form || !same_form(run.route.form_in, form)) [[unlikely]]
       find_form(run.op, run.call.attributes, run.route, form);
     run.is_view = run.route.is_view;
     if (!run.is_view && run.op.spec.forward) return false;
@@ -279,9 +280,10 @@ static void keep_apart(Running& run) {
 }
 
 static void check_writes(const OpBody& op, std::span<const Tensor> operands) {
-  if (op.spec.writes.empty() || !Context::current().grad_enabled) return;
   for (int i : op.spec.writes) {
-    if (!operands[static_cast<size_t>(i)].requires_grad()) continue;
+    const Tensor& written = operands[static_cast<size_t>(i)];
+    if (written.body()->copied) check_changeable(op.spec.name.c_str(), written);
+    if (!Context::current().grad_enabled || !written.requires_grad()) continue;
     fail(op.spec.name, ": operand ", i,
          " requires a gradient, expected none of what changes in place; use NoGrad");
   }

@@ -39,12 +39,14 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
   const RankThread::Call call(plan->to->grid ? &plan->to->grid->thread() : nullptr, what);
   Engine::current().planned(what, *plan);
+  refresh(tensor);
   const TensorBody& body = *tensor.body();
   if (std::optional<Box> part = local_part(*plan)) {
     int64_t offset = body.offset;
     for (int d = 0; d < part->shape.ndim(); ++d) offset += part->offset[d] * body.strides[d];
     Tensor made = make_tensor(plan->to, body.storage, offset, body.strides);
     made.body()->copied = body.copied;
+    if (part->shape == body.layout->box.shape) made.body()->form = body.form;
     return made;
   }
   Tensor result = new_tensor(plan->to, tensor.device());
@@ -60,6 +62,7 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& 
 
 Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
   const Layout& from = *layout_of(tensor);
+  refresh(tensor);
   if (&from == layout.get()) return tensor;
   if (from.sharding && from.sharding == layout->sharding && from.shape == layout->shape) {
     return tensor;

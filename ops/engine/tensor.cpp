@@ -30,7 +30,7 @@ void release_handle(CopiedView* view) {
 
 MemoryBlock TensorBody::block() const {
   if (copied) [[unlikely]]
-    copied->refresh();
+    copied->read();
   auto* start = static_cast<char*>(storage->data());
   if (start) start += offset * static_cast<int64_t>(size_of(layout->dtype));
   return {start, layout->dtype, storage->device(), layout->box.shape, strides};
@@ -81,7 +81,10 @@ void check_changeable(const char* what, const Tensor& tensor) {
     fail(what, ": the tensor ", tensor.shape(), " repeats elements (expand), expected one that ",
          "holds each once; copy it first");
   }
-  if (body.copied) body.copied->check_changeable(what, tensor);
+  if (body.copied) {
+    body.copied->check_changeable(what, tensor);
+    refresh(tensor);
+  }
   if (body.storage->is_copy()) {
     fail(what, ": the tensor ", tensor.shape(), " is a parameter gathered for forward, expected ",
          "its value(), which the next forward gathers again");
@@ -117,6 +120,11 @@ Tensor relabeled(const Tensor& tensor, Ref<Layout> layout) {
       layout == body.layout || (layout->sharding && layout->shape == body.layout->shape);
   Tensor made = make_tensor(std::move(layout), body.storage, body.offset, body.strides);
   if (is_same) made.body()->form = body.form;
+  // Over a mesh no form means dense.
+  if (is_same && !body.form && made.is_sharded() && !tensor.is_sharded() &&
+      !(body.strides == body.layout->local_strides)) {
+    made.body()->form = Ref<Form>(new Form(body.strides, 0));
+  }
   made.body()->copied = body.copied;
   return made;
 }

@@ -18,6 +18,11 @@ struct Form final : public RefCounted {
   static void destroy(Form* form) { delete form; }
 };
 
+inline bool same_form(const Ref<Form>& a, const Ref<Form>& b) {
+  if (a == b) return true;
+  return a && b && a->strides == b->strides && a->offset == b->offset;
+}
+
 struct CopiedView;
 void retain_handle(CopiedView* view);
 void release_handle(CopiedView* view);
@@ -111,6 +116,7 @@ void put_back(const TensorBody& body, bool recorded);
 inline void changed(const Tensor& tensor, bool recorded = false) {
   const TensorBody& body = *tensor.body();
   recorded ? body.storage->mark_recorded() : body.storage->mark_changed();
+  if (body.layout->sharding) body.storage->mark_shared_change();
   if (body.copied) [[unlikely]]
     put_back(body, recorded);
 }
@@ -119,12 +125,23 @@ void mark_recorded(const Tensor& tensor);
 /// Whether both are the same view of the same elements.
 bool shows_same(const Tensor& a, const Tensor& b);
 
+/// Whether no recorded op has changed what the view shows since it was made.
+bool shows_recorded(const CopiedView& view);
+/// Brings a copied view up to date; a collective of the mesh that it is over.
+void refresh(CopiedView& view);
+inline void refresh(const Tensor& tensor) {
+  if (tensor.body()->copied) [[unlikely]]
+    refresh(*tensor.body()->copied);
+}
+
 [[noreturn]] void fail_outdated(const Tensor& tensor);
 /// std::invalid_argument when a recorded op has changed the elements in place through another
 /// tensor since: what computed them is not known here.
 inline void check_current(const Tensor& tensor) {
   const TensorBody& body = *tensor.body();
   if (body.recorded_changes != body.storage->recorded_changes()) [[unlikely]]
+    fail_outdated(tensor);
+  if (body.copied && !shows_recorded(*body.copied)) [[unlikely]]
     fail_outdated(tensor);
 }
 /// Whether an op on the tensor goes on the tape.
