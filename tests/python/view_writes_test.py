@@ -2,6 +2,7 @@
 """Writes through views reach the elements that they show, on all ranks, or raise on all of them."""
 
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -179,3 +180,112 @@ def test_long_chains_of_moved_views_do_not_keep_all_memory():
         return x.full_tensor().tolist()
 
     assert on_mesh({"dp": 3}, body) == list(range(40, 80))
+
+
+def over(world, values, *placements, axes=None):
+    mesh = weft.DeviceMesh(world, axes or {"a": world.size})
+    return weft.distribute(weft.asarray(values), mesh, list(placements))
+
+
+OUTDATED = "view: the tensor .* is a copy of elements of other ranks, which have changed since"
+
+
+def test_a_read_of_one_part_never_communicates():
+    def body(world):
+        x = over(world, np.arange(8.0), weft.Shard(0))
+        element, part = x[3], x[1:5]
+        x.add_(1)
+        for read in (element.item, part.local().tolist, lambda: np.asarray(part.local())):
+            with pytest.raises(ValueError, match=OUTDATED):
+                read()
+        return (element + 0).item(), part.full_tensor().tolist(), element.item()
+
+    assert weft.run_ranks(2, body) == [(4.0, [2.0, 3.0, 4.0, 5.0], 4.0)] * 2
+
+
+def test_a_refused_fetch_leaves_the_view_outdated():
+    def body(world):
+        x = over(world, np.arange(8.0), weft.Shard(0))
+        view = x[1:5]
+        x.add_(1)
+        with weft.traffic("forbid"), pytest.raises(ValueError):
+            view + 0
+        return (view + 0).full_tensor().tolist()
+
+    assert weft.run_ranks(2, body) == [[2.0, 3.0, 4.0, 5.0]] * 2
+
+
+def test_ranks_agree_after_changes_of_one_part():
+    def body(world):
+        x = over(world, np.arange(8.0), weft.Shard(0))
+        view = x[1:5]
+        if world.rank == 0:
+            x.local().fill_(9)
+        return (view + 0).full_tensor().shape
+
+    assert weft.run_ranks(2, body) == [(4,)] * 2
+
+
+def test_recorded_changes_outdate_gradients_of_copies():
+    x = weft.arange(4.0)
+    x.requires_grad_(True)
+    h = x * x
+    turned = h[::-1]
+    h.mul_(weft.full((4,), 3.0))
+    with pytest.raises(ValueError, match="after a recorded op changed it in place"):
+        turned.sum()
+
+    def body(world):
+        y = over(world, np.arange(4.0), weft.Shard(0))
+        y.requires_grad_(True)
+        base = y * 1
+        one, other = base[1:3], base[1:3]
+        one.mul_(weft.distribute(weft.full((2,), 3.0), y.device_mesh, {}))
+        with pytest.raises(ValueError, match="after a recorded op changed it in place"):
+            other.sum()
+
+    weft.run_ranks(2, body)
+
+
+def test_views_of_views_have_a_limit():
+    x = weft.zeros(4)
+    view = x
+    for _ in range(33):
+        view = view[::-1]
+    assert view.tolist() == [0.0] * 4
+    x.add_(1)
+    with pytest.raises(ValueError, match="through more than 32 copies, which have changed since"):
+        view.tolist()
+
+
+def test_an_optimizer_refuses_a_copy():
+    parameter = weft.nn.Parameter(weft.torch.as_strided(weft.zeros(6), [2, 2], [2, 1], 0))
+    parameter.grad = weft.ones((2, 2))
+    with pytest.raises(ValueError, match="is a copy of elements of a tensor"):
+        weft.optim.AdamW([parameter]).step()
+
+
+def test_threads_may_read_one_view():
+    base = weft.zeros(1_000_000)
+    for _ in range(5):
+        turned, sums = base[::-1], []
+        base.add_(1)
+        threads = [threading.Thread(target=lambda: sums.append(turned.sum().item())) for _ in "ab"]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sums == [base.sum().item()] * 2
+
+
+def test_a_turned_tensor_keeps_its_form_over_a_mesh():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 1, "b": 1})
+        a = weft.arange(6.0).reshape((2, 3))
+        flat = weft.distribute(a.T, mesh, [weft.Replicate()] * 2).reshape((-1,))
+        flat.fill_(9)
+        moved = weft.distribute(a, mesh, [weft.Shard(0), weft.Replicate()]).T
+        moved.redistribute([weft.Replicate()] * 2).reshape((-1,)).fill_(9)
+        return a.tolist()
+
+    assert weft.run_ranks(1, body) == [[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]
