@@ -43,7 +43,7 @@ bool check_ids_on_all_ranks(const Tensor& ids, const std::function<std::string()
   if (cuda::kWithCuda && cuda::is_capturing()) return true;
   const Axes axes = axes_cutting(layout);
   const std::string mistake = find();
-  if (!axes.empty()) fail_on_all_ranks(layout.grid->group(axes), mistake);
+  if (!axes.empty()) fail_together(layout.grid->group(axes), mistake);
   if (!mistake.empty()) fail(mistake);
   return true;
 }

@@ -169,8 +169,8 @@ void check_cut_indices(const OpBody& op, const Route& route, std::span<const Ten
   const Tensor& indices = operands[static_cast<size_t>(op.spec.by_index->indices)];
   if (indices.device().kind == DeviceKind::meta) return;
   if (cuda::kWithCuda && cuda::is_capturing()) return;
-  fail_on_all_ranks(layout_of(indices)->grid->group(route.cut_indices),
-                    mistake_in(op, route, indices, route.indexed_dim));
+  fail_together(layout_of(indices)->grid->group(route.cut_indices),
+                mistake_in(op, route, indices, route.indexed_dim));
 }
 
 MovedRows move_rows(const OpBody& op, const Route& route, CallBody& call) {
