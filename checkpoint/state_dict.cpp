@@ -9,6 +9,7 @@
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/views.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/reductions.h"
@@ -55,8 +56,9 @@ static void copy_pair(const Tensor& to, const Tensor& from) {
   const bool same = to.storage() == from.storage() && to.sharding() == from.sharding() &&
                     to.block().data == from.block().data;
   if (same) return;
-  if (to.sharding() == from.sharding()) {
+  if (to.sharding() == from.sharding() && !is_copied_view(to)) {
     copy_(to.local(), from.local());
+    mark_written(to);
   } else if (!to.is_sharded()) {
     copy_(to, from.full_tensor());
   } else if (!from.is_sharded()) {
@@ -78,7 +80,9 @@ static void copy_pairs(const std::vector<std::pair<Tensor, Tensor>>& pairs) {
 }
 
 TensorFill::TensorFill(const Tensor& whole, DType dtype)
-    : whole_(whole), held_(rests_on_disk(whole) ? memory_like(whole) : whole) {
+    : whole_(whole),
+      held_(rests_on_disk(whole) || is_copied_view(whole) ? memory_like(whole) : whole) {
+  check_writable("load", whole);
   dense_ = held_.local();
   const bool as_it_is = dense_.dtype() == dtype && dense_.block().is_dense() &&
                         dense_.device().kind == DeviceKind::cpu;
@@ -89,8 +93,9 @@ void TensorFill::finish() const {
   const Tensor local = held_.local();
   if (local.storage() != dense_.storage()) copy_(local, dense_);
   if (rests_on_disk(whole_)) write_to_disk(whole_, held_);
+  if (is_copied_view(whole_)) copy_(whole_, held_);
   // Of empty parts too: all ranks must react to a change alike.
-  whole_.local().storage()->mark_changed();
+  mark_written(whole_);
 }
 
 /// Copies the tensors that both have, or throws before if `needs_all` and something is left over.

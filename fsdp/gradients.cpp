@@ -9,6 +9,7 @@
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/views.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
@@ -286,6 +287,7 @@ void Gradients::close_bucket(int bucket, size_t reductions) {
       grad.in_buffer = true;
     }
     set_param_grad(grad, reductions);
+    if (direct_ || waits) mark_written(unsharded_of(grad));
   }
   if (reductions_.empty() && device_.kind != DeviceKind::meta) {
     change_sums(bucket);

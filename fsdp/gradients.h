@@ -153,6 +153,7 @@ class Gradients {
   Tensor sum_of(const Grad& grad) const;
   Tensor final_of(const Grad& grad) const;
   void copy_sums(int bucket, bool to_host);
+  void mark_sums(int bucket) const;
   Piece scattered(Grad& grad, size_t reduction);
   void reduce_buffer(int bucket, std::vector<Piece>& pieces);
   void reduce_in_place(int bucket, std::vector<Piece>& pieces);

@@ -8,6 +8,7 @@
 
 #include "weft/extend/module_sharder.h"
 #include "weft/extend/tape.h"
+#include "weft/extend/views.h"
 #include "weft/ops/factories.h"
 
 namespace weft::fsdp {
@@ -345,7 +346,7 @@ void ParamGroup::wait_for_unshard() {
   const Ref<Storage>& memory = levels_.empty() ? slices_ : levels_.back().memory();
   for (size_t i = 0; i < params_.size(); ++i) {
     Storage& unsharded = *params_[i]->unsharded.storage();
-    if (changed) unsharded.mark_changed();
+    if (changed) mark_written(params_[i]->unsharded);
     if (unsharded.device().kind == DeviceKind::meta) continue;
     const size_t offset =
         levels_.empty() ? params_[i]->slice_offset : levels_.back().region(i).offset;

@@ -7,6 +7,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/views.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/in_place.h"
@@ -259,7 +260,19 @@ void Gradients::wait_for_reduce(int bucket, size_t reduction, bool last) {
     change_sums(bucket);
     add_sums(bucket);
   }
-  if (last) copy_sums(bucket, true);
+  if (!last) return;
+  copy_sums(bucket, true);
+  mark_sums(bucket);
+}
+
+/// Lets views of the gradients of a bucket see new sums: also of those of which this rank holds no
+/// element, and in the layout over the mesh, so that all ranks count the same changes.
+void Gradients::mark_sums(int bucket) const {
+  for (const Grad& grad : grads_ | std::views::filter(is_in(bucket))) {
+    for (const Ref<Storage>& memory : {final_, middle_}) {
+      if (memory) mark_written(sum_in(memory, grad, grad.param->sharded_layout));
+    }
+  }
 }
 
 void Gradients::set_collective(CustomCollective collective) {

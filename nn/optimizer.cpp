@@ -9,6 +9,7 @@
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/views.h"
 #include "weft/graph.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
@@ -182,6 +183,7 @@ void Optimizer::set_steps(size_t parameter, int64_t steps) {
 static void check_layouts(const NamedParameter& named, const Tensor& gradient,
                           const Tensors& state) {
   const Tensor& value = named.parameter->value();
+  check_writable("optimizer", value);
   if (value.sharding() != gradient.sharding()) {
     fail("optimizer: parameter ", named.name(), " has a gradient laid out as ", gradient.sharding(),
          ", expected ", value.sharding(), ", the layout of the parameter");
@@ -250,7 +252,8 @@ void Optimizer::count(const std::vector<size_t>& updated) {
   for (const size_t i : updated) {
     ++steps_[i];
     // Also if this rank holds no element, so that all ranks see that the parameter changed.
-    parameters_[i].parameter->value().storage()->mark_changed();
+    mark_written(parameters_[i].parameter->value());
+    for (const Tensor& moment : state_[i]) mark_written(moment);
   }
 }
 

@@ -12,6 +12,7 @@
 #include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
 #include "weft/extend/subject.h"
+#include "weft/extend/views.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
 #include "weft/ops/elementwise.h"
@@ -102,7 +103,7 @@ void SquaresReduction::reduce(const Tensor& sums, ReduceOp op) const {
                     .counts = {&count, 1},
                     .device = sums.device()};
   ranks_.all_reduce({&piece, 1}, op).wait();
-  sums.storage()->mark_changed();
+  mark_written(sums);
 }
 
 static Tensors gradients_of(const std::vector<ParameterPtr>& parameters) {
@@ -177,6 +178,9 @@ void clip_grads_with_norm(const std::vector<ParameterPtr>& parameters, double ma
   const Tensor scale = factor_to(max_norm, norm);
   if (scale.item() == 1) return;
   const Tensors gradients = gradients_of(parameters);
+  for (const Tensor& gradient : gradients) {
+    if (is_copied_view(gradient)) check_writable("clip", gradient);
+  }
   std::vector<size_t> all(gradients.size());
   std::iota(all.begin(), all.end(), size_t{0});
   // Those on disk pass through memory one by one.
@@ -187,6 +191,8 @@ void clip_grads_with_norm(const std::vector<ParameterPtr>& parameters, double ma
     scale_(part, scale.to(part.dtype() == f64 ? f64 : f32).to(part.device()));
     if (rests_on_disk(first)) write_to_disk(first, read);
   }
+  // Also those of which this rank holds no element, so that all ranks see the change.
+  for (const Tensor& gradient : gradients) mark_written(gradient);
 }
 
 double clip_grad_norm(const std::vector<ParameterPtr>& parameters, double max_norm, double order) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/dims.h"
+#include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/extend/disk_tensor.h"
@@ -129,7 +130,7 @@ void write_to_disk(const Tensor& on_disk, const Tensor& values) {
     copy_(dense.local(), values.local());
   }
   place.memory->write(place.offset, place.bytes, dense.block().data).wait();
-  on_disk.storage()->mark_changed();
+  changed(on_disk);
 }
 
 }  // namespace weft

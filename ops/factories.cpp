@@ -233,6 +233,7 @@ void copy_(const Tensor& to, const Tensor& from) {
 
 void transfer_(const Tensor& to, const Tensor& from) {
   check_tensor("transfer_", to, from);
+  check_changeable("transfer_", to);
   if (to.device() == from.device()) return copy_(to, from);
   const MemoryBlock out = to.block(), in = from.block();
   if (!(out.shape == in.shape)) {

@@ -271,6 +271,21 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   computed_as(after, a);
 }
 
+bool is_copied_view(const Tensor& tensor) {
+  check_tensor("is_copied_view", tensor);
+  return static_cast<bool>(tensor.body()->copied);
+}
+
+void check_writable(const char* what, const Tensor& tensor) {
+  check_tensor(what, tensor);
+  check_changeable(what, tensor);
+}
+
+void mark_written(const Tensor& tensor) {
+  check_tensor("mark_written", tensor);
+  changed(tensor);
+}
+
 const Tensor& neg_(const Tensor& a) { return over<"neg">(a); }
 const Tensor& abs_(const Tensor& a) { return over<"abs">(a); }
 const Tensor& sign_(const Tensor& a) { return over<"sign">(a); }

@@ -63,7 +63,9 @@ void BackwardRun::count_users(const Ref<Node>& root) {
 }
 
 void BackwardRun::user_done(const Node::Edge& edge) {
-  if (--slots_[edge.node.get()].waiting > 0) return;
+  Slot& slot = slots_[edge.node.get()];
+  slot.subject = SubjectScope::current();
+  if (--slot.waiting > 0) return;
   ready_.emplace_back(edge.node->sequence, edge.node);
   std::ranges::push_heap(ready_, is_older);
 }
@@ -95,7 +97,8 @@ void BackwardRun::run_node(const Ref<Node>& node) {
   }
   TrafficScope policy(node->traffic);
   RunScope scope(node->scope);
-  const SubjectScope subject(node->subject, "a gradient in a module");
+  const bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
+  const SubjectScope subject(is_leaf ? slot.subject : node->subject, "a gradient in a module");
   bool any = false;
   for (size_t i = 0; i < slot.gradients.size(); ++i) {
     if (!slot.gradients[i]) continue;
@@ -103,7 +106,6 @@ void BackwardRun::run_node(const Ref<Node>& node) {
     if (node->takes_any_layout()) continue;
     slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], *node);
   }
-  bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
   if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
   mark_passed();
   side_.free(node, std::move(slot.gradients));

@@ -108,6 +108,8 @@ class BackwardRun {
   struct Slot {
     /// Number of users of the node that have not run yet.
     int waiting = 0;
+    /// The subject of the user that ran last.
+    uint64_t subject = 0;
     /// The gradient was already written to the leaf behind this view.
     bool delivered = false;
     std::vector<Tensor> gradients;

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <atomic>
-
 #include "ops/engine/backward_run.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
@@ -8,18 +6,7 @@
 
 namespace weft {
 
-/// A leaf belongs to the module that uses it first.
-Node::Edge edge_of(const Tensor& tensor) {
-  const Ref<Node>& node = tensor.body()->node;
-  if (node && node->sequence == UINT64_MAX) {
-    // Other threads may use the leaf too.
-    std::atomic_ref<uint64_t> subject(node->subject);
-    if (subject.load(std::memory_order_relaxed) == 0) {
-      subject.store(SubjectScope::current(), std::memory_order_relaxed);
-    }
-  }
-  return {node, tensor.body()->result};
-}
+Node::Edge edge_of(const Tensor& tensor) { return {tensor.body()->node, tensor.body()->result}; }
 
 /// True for a result that is computed from parameters with sinks and scalars alone, such as 1 + w.
 static bool leads_to_sinks(const Node& node, int depth) {

@@ -63,7 +63,8 @@ struct Node : public RefCounted {
   Traffic traffic;
   /// Context::scope at recording.
   const void* scope;
-  /// SubjectScope::current() at recording; of a leaf, at its first use.
+  /// SubjectScope::current() at recording. A leaf takes that of its last user in each backward:
+  /// which ones used it before, or where it was made, is this rank's history.
   uint64_t subject;
   /// The GPU on whose StreamRole::side it was recorded; -1: on another stream.
   int8_t side;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "python/bindings/bindings.h"
+#include "weft/extend/views.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
@@ -174,7 +175,10 @@ Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<v
 
 static py::array numpy_of(const Tensor& x, const char* what) {
   const MemoryBlock block = lent(what, x).block();
-  return array_over(block, py::cast(x));
+  py::array array = array_over(block, py::cast(x));
+  // What NumPy wrote would not reach the base of a view that is a copy.
+  if (is_copied_view(x)) array.attr("flags").attr("writeable") = false;
+  return array;
 }
 
 static Tensor from_numpy(const py::array& array, const std::optional<bool>& copy) {
@@ -228,7 +232,9 @@ py::object list_of(const Tensor& given) {
 void bind_numpy(py::module_& m, py::class_<Tensor>& tensor) {
   tensor.def_buffer([](const Tensor& x) { return numpy_of(x, "buffer").request(); });
   def(tensor, "numpy()",
-      "The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that "
+      "The elements as a NumPy array that shares memory, read-only for a view that is held as a "
+      "copy; "
+      "ValueError for a sharded tensor, one that "
       "requires a gradient, and bfloat16; float8 needs ml_dtypes",
       [](const Tensor& x) { return numpy_of(x, "numpy"); });
   def(tensor, "__array__(dtype=None, copy=None)", "",

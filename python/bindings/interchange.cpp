@@ -8,6 +8,7 @@
 
 #include "python/bindings/bindings.h"
 #include "weft/context.h"
+#include "weft/extend/views.h"
 #include "weft/ops/factories.h"
 #include "weft/sharding.h"
 
@@ -55,7 +56,13 @@ static void drop_untaken(PyObject* capsule) {
 
 static py::object to_dlpack(const Tensor& x, const std::optional<bool>& copy) {
   auto exported = std::make_unique<Exported>();
-  if (copy.value_or(false)) {
+  // A consumer might write to the memory, and a view that is a copy would not pass that on.
+  const bool is_copy = is_copied_view(x);
+  if (is_copy && !copy.value_or(true)) {
+    fail("dlpack: the tensor ", x.shape(), " is a view that is held as a copy, expected one that ",
+         "holds its elements for copy=False; clone() it");
+  }
+  if (copy.value_or(is_copy)) {
     exported->tensor = empty(x.shape(), {.dtype = x.dtype()});
     copy_(exported->tensor, shown("dlpack", x));
   } else {

@@ -11,6 +11,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
+#include "weft/extend/views.h"
 
 namespace weft::python {
 
@@ -234,6 +235,7 @@ static void bind_collectives(py::module_& m) {
       "Replaces the elements of a tensor of one device by their sums over the group's ranks",
       [](const Tensor& tensor, const Communicator& group) {
         check_flat("all_reduce", "tensor", tensor, tensor.numel());
+        check_writable("all_reduce", tensor);
         const int64_t count[] = {tensor.numel()};
         void* data = tensor.block().data;
         group
@@ -244,7 +246,7 @@ static void bind_collectives(py::module_& m) {
                                             .device = tensor.device()}},
                         ReduceOp::sum)
             .wait();
-        tensor.storage()->mark_changed();
+        mark_written(tensor);
       });
   const auto moves = [](const char* what, bool gathers) {
     return [what, gathers](const Tensor& output, const Tensor& input, const Communicator& group,
@@ -258,6 +260,7 @@ static void bind_collectives(py::module_& m) {
       const int64_t own = counts[static_cast<size_t>(group.rank())];
       check_flat(what, "output", output, gathers ? whole : own);
       check_flat(what, "input", input, gathers ? own : whole);
+      check_writable(what, output);
       const std::vector<Piece> pieces{{.send = input.block().data,
                                        .recv = output.block().data,
                                        .dtype = input.dtype(),
@@ -265,7 +268,7 @@ static void bind_collectives(py::module_& m) {
                                        .recv_dtype = output.dtype(),
                                        .device = input.device()}};
       (gathers ? group.all_gather(pieces) : group.reduce_scatter(pieces, ReduceOp::sum)).wait();
-      output.storage()->mark_changed();
+      mark_written(output);
     };
   };
   def(m, "all_gather_into_tensor(output_tensor, input_tensor, group, counts=None)",

@@ -2407,7 +2407,7 @@ class Tensor:
         """
     def numpy(self) -> numpy.ndarray:
         """
-        The elements as a NumPy array that shares memory; ValueError for a sharded tensor, one that requires a gradient, and bfloat16; float8 needs ml_dtypes
+        The elements as a NumPy array that shares memory, read-only for a view that is held as a copy; ValueError for a sharded tensor, one that requires a gradient, and bfloat16; float8 needs ml_dtypes
         """
     def permute(self, *args) -> Tensor:
         """

@@ -296,6 +296,21 @@ TEST(Divergence, PlainTensorsAreToldApartByTheirModules) {
   }
 }
 
+/// What one rank alone did with a leaf before, without a collective, does not count.
+TEST(Divergence, ALeafThatOneRankUsedBeforeIsUsedByAll) {
+  on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
+    PlainPair pair(false);
+    for (const auto& layer : pair.layers) {
+      layer->parameters()[0]->set_value(distribute(ones({4}), mesh, {Shard(0)}));
+    }
+    Tensor x = distribute(ones({4}), mesh, {Replicate()});
+    x.set_requires_grad();
+    if (mesh.rank() == 0) pair(x);
+    for (const auto& layer : pair.layers) sum((*layer)(x)).backward();
+    for (const float value : x.grad().local().to_vector<float>()) EXPECT_EQ(value, 2);
+  });
+}
+
 TEST(Divergence, RanksWithEmptySlicesMissTheirMemoryToo) {
   on_mesh({{"dp", 2}}, [](const DeviceMesh& mesh) {
     Linear layer(4, 1, false);

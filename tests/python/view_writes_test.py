@@ -289,3 +289,71 @@ def test_a_turned_tensor_keeps_its_form_over_a_mesh():
         return a.tolist()
 
     assert weft.run_ranks(1, body) == [[[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]]
+
+
+def test_collectives_into_a_view_that_is_a_copy_reach_its_base():
+    def body(world):
+        a = weft.arange(4, dtype=weft.float32)
+        b = a[::-1]
+        weft.all_reduce(b, world)
+        shown = a.tolist(), b.tolist()
+        weft.all_gather_into_tensor(b, weft.full((2,), float(world.rank)), world)
+        gathered = a.tolist()
+        weft.reduce_scatter_tensor(a[1::-1], weft.arange(4, dtype=weft.float32), world)
+        return shown, gathered, a.tolist()
+
+    first, second = weft.run_ranks(2, body)
+    assert first[:2] == second[:2] == (([0, 2, 4, 6], [6, 4, 2, 0]), [1, 1, 0, 0])
+    assert (first[2], second[2]) == ([2, 0, 0, 0], [6, 4, 0, 0])
+
+
+def test_what_other_libraries_write_to_a_view_is_not_lost():
+    a = weft.arange(4)
+    assert a.numpy().flags.writeable and a[1:].numpy().flags.writeable
+    assert not a[::-1].numpy().flags.writeable
+    assert not np.asarray(memoryview(a[::-1])).flags.writeable
+    weft.from_dlpack(a[::-1]).fill_(9)
+    with pytest.raises(ValueError, match="dlpack: the tensor .* held as a copy, expected"):
+        a[::-1].__dlpack__(copy=False)
+    assert a.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_views_of_sharded_gradients_show_later_sums_and_clips(ranks):
+    """On four ranks the last holds no row."""
+
+    def body(mesh):
+        model = weft.nn.Linear(2, 3, bias=False)
+        weft.fully_shard(model, mesh)
+        model.materialize()
+        x = weft.distribute(weft.ones(mesh.size, 2), mesh, [Shard(0)])
+        weft.sum(model(x)).backward()
+        gradient = model.weight.grad
+        rows, last = gradient[0:2], gradient[-1]
+        before = rows.full_tensor().tolist(), last.full_tensor().tolist()
+        weft.sum(model(x)).backward()
+        twice = rows.full_tensor().tolist(), last.full_tensor().tolist()
+        weft.nn.utils.clip_grad_value_(model.parameters(), 1.0)
+        clipped = rows.full_tensor().tolist(), last.full_tensor().tolist()
+        weft.nn.utils.clip_grad_norm_(model.parameters(), 0.5 * 6**0.5)
+        return before, twice, clipped, np.round(rows.full_tensor().tolist(), 4).tolist()
+
+    def both(value):
+        return [[value] * 2] * 2, [value] * 2
+
+    expected = both(ranks), both(2 * ranks), both(1), both(0.5)[0]
+    assert on_mesh({"dp": ranks}, body) == expected
+
+
+def test_views_of_parameters_show_steps():
+    def body(mesh):
+        w = weft.nn.Parameter(weft.distribute(weft.ones(3), mesh, [Shard(0)]))
+        optimizer = weft.optim.SGD([w], lr=0.5)
+        with weft.no_grad():
+            view = w.detach()[0:2]
+        before = view.full_tensor().tolist()
+        (w * 2).sum().backward()
+        optimizer.step()
+        return before, view.full_tensor().tolist()
+
+    assert on_mesh({"dp": 4}, body) == ([1, 1], [0, 0])

@@ -15,6 +15,16 @@ namespace weft {
 /// was made from: they share memory, or the view is a copy that the engine keeps equal.
 WEFT_API bool is_view_of(const Tensor& view, const Tensor& base);
 
+/// Whether the tensor is a view that the engine holds as a copy and keeps equal to its base: what
+/// is written to its memory reaches the base by `mark_written` only.
+WEFT_API bool is_copied_view(const Tensor& tensor);
+/// For what writes to a tensor's memory itself: throws std::invalid_argument "<what>: ..." before,
+/// when the change would be lost. Equal on all ranks.
+WEFT_API void check_writable(const char* what, const Tensor& tensor);
+/// States afterwards that the elements have changed: on all ranks of a sharded tensor, also those
+/// that hold none of the elements.
+WEFT_API void mark_written(const Tensor& tensor);
+
 /// flip as a view: a change of the result is one of `a`, and the other way round.
 WEFT_API Tensor turned(const Tensor& a, const std::vector<int>& dims);
 
