@@ -199,6 +199,7 @@ void add_normalizer(const JsonPart& part, Normalizer& normalizer) {
   } else if (type == "Precompiled") {
     normalizer.add(precompiled_step(part));
   } else if (type == "Prepend") {
+    if (part.text("prepend").empty()) part.at("prepend").refuse("a text that is not empty");
     normalizer.add({[before = part.text("prepend")](std::string_view text, size_t) {
       return text.empty() ? std::string() : concat(before, text);
     }});

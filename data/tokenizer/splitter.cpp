@@ -213,6 +213,14 @@ std::string_view Splitter::prepared(const Split& split, std::string_view piece, 
   return changed;
 }
 
+bool Splitter::needs_places(bool is_changed) const {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    if (is_changed && i > 0 && steps_[i].when == Split::Prefix::first) return true;
+    is_changed |= steps_[i].when != Split::Prefix::never || steps_[i].spells_bytes;
+  }
+  return false;
+}
+
 bool Splitter::joins(Split::Behavior behavior, bool is_match, bool follows_match) {
   switch (behavior) {
     case Split::Behavior::with_previous: return is_match && !follows_match;

@@ -77,6 +77,9 @@ class Splitter {
  public:
   void add(Split step) { steps_.push_back(std::move(step)); }
   size_t steps() const { return steps_.size(); }
+  /// Returns whether a step after the first depends on the start of the text, which may be longer
+  /// than the character that it was made of: the normalizer or a step before changes it.
+  bool needs_places(bool is_changed) const;
 
   /// Calls `use` with each word of `text`, which is valid UTF-8. `is_first`: whether the text is
   /// the start of what is encoded.

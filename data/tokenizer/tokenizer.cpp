@@ -44,7 +44,7 @@ class PieceDecoder {
     const bool is_byte = all_bytes || texts_->is_byte[index];
     if (!is_byte && !held_.empty()) flush(true, to);
     if (!texts_->last.empty()) return push_open(index, to);
-    if (held_.empty()) run_is_first_ = is_first_;
+    run_is_first_ = run_is_first_ && is_byte;
     const std::string& text =
         is_first_ && !texts_->first.empty() ? texts_->first[index] : texts_->following[index];
     is_first_ = false;

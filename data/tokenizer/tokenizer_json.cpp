@@ -322,6 +322,9 @@ TextModel read_tokenizer_json(const std::string& what, const std::string& path) 
   if (root.has("normalizer")) add_normalizer(root.at("normalizer"), model.normalizer);
   const bool by_bytes =
       root.has("pre_tokenizer") && add_pre_tokenizer(root.at("pre_tokenizer"), model.splitter);
+  if (model.splitter.needs_places(model.normalizer.steps() > 0)) {
+    root.at("pre_tokenizer").refuse("no Metaspace \"first\" after steps that change the text");
+  }
   read_model(root.at("model"), by_bytes, model);
   if (root.has("added_tokens")) read_added(root.at("added_tokens"), model);
   if (root.has("post_processor")) add_template(root.at("post_processor"), model);

@@ -365,6 +365,21 @@ TEST(Tokenizer, RefusesFilesThatGrow) {
       << error;
 }
 
+TEST(Tokenizer, StreamsTheFirstRunOfBytesAsOneToken) {
+  const Scratch scratch;
+  const json decoder = json::parse(R"({"type": "Sequence", "decoders": [{"type": "ByteFallback"},
+      {"type": "Metaspace", "replacement": "▁"}]})");
+  const Tokenizer tokenizer = read_of(scratch, characters({{"/decoder", decoder},
+                                                           {"/model/vocab/<0x61>", 5},
+                                                           {"/model/vocab/<0xE2>", 6},
+                                                           {"/model/vocab/<0x96>", 7},
+                                                           {"/model/vocab/<0x81>", 8}}));
+  // The package tokenizers 0.23 has these texts.
+  EXPECT_EQ(tokenizer.decode(Ids{5, 6, 7, 8, 5}), "aa");
+  EXPECT_EQ(streamed(tokenizer, {5, 6, 7, 8, 5}, false), "aa");
+  EXPECT_EQ(streamed(tokenizer, {3, 6, 7, 8, 5}, false), "a a");
+}
+
 TEST(Tokenizer, RefusesFormsByTheirNames) {
   const Scratch scratch;
   const auto refused = [&](const char* pointer, const char* value) {
@@ -376,6 +391,14 @@ TEST(Tokenizer, RefusesFormsByTheirNames) {
       refused("/pre_tokenizer", R"({"type": "Metaspace", "replacement": "_",
                     "add_prefix_space": false, "prepend_scheme": "always"})"),
       "pre_tokenizer.prepend_scheme is \"always\", expected never with add_prefix_space false");
+  EXPECT_EQ(
+      refused("/pre_tokenizer", R"({"type": "Sequence", "pretokenizers": [
+                    {"type": "Metaspace", "replacement": "_", "prepend_scheme": "always"},
+                    {"type": "Metaspace", "replacement": "_", "prepend_scheme": "first"}]})"),
+      "pre_tokenizer is an object, expected no Metaspace \"first\" after steps that change the "
+      "text");
+  EXPECT_EQ(refused("/normalizer", R"({"type": "Prepend", "prepend": ""})"),
+            "normalizer.prepend is \"\", expected a text that is not empty");
   EXPECT_EQ(refused("/pre_tokenizer", R"({"type": "CharDelimiterSplit", "delimiter": "ab"})"),
             "pre_tokenizer.delimiter is \"ab\", expected a character");
   EXPECT_EQ(refused("/pre_tokenizer", R"({"type": "FixedLength", "length": 0})"),
