@@ -123,9 +123,9 @@ static void put_by_number(const Op& op, const Attributes& attributes, const Tens
   copy_(base, put(base, op({numbers}, attributes), part));
 }
 
-void CopiedView::put_back(bool recorded) {
+void CopiedView::put_back(bool is_recorded) {
   const NoGrad no_grad;
-  if (recorded) mark_recorded(base);
+  if (is_recorded) mark_recorded(base);
   is_busy = true;
   try {
     const auto found = all_puts().find(op->id);

@@ -42,7 +42,7 @@ struct CopiedView final : public RefCounted {
   void refresh();
   /// For a read of this rank's part.
   void read();
-  void put_back(bool recorded);
+  void put_back(bool is_recorded);
   /// Throws std::invalid_argument "<what>: ..." where a change of `view` cannot be put back.
   void check_changeable(const char* what, const Tensor& view) const;
 
