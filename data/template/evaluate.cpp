@@ -5,8 +5,6 @@
 
 namespace weft::jinja {
 
-/// An expression counts one; a million of messages are within it.
-static constexpr size_t kMostWork = size_t{1} << 25;
 /// How deep expressions, tags and macros may run in each other.
 static constexpr int kDeepestRun = 800;
 
@@ -21,6 +19,38 @@ void Run::spend(size_t units) {
   spent_ += std::min(units, kMostWork + 1);
   if (spent_ <= kMostWork) return;
   refuse(weft::concat("the template takes more than ", kMostWork, " steps, expected fewer"));
+}
+
+bool Run::are_equal(const Value& a, const Value& b) {
+  spend(std::min(weight_of(a), weight_of(b)));
+  return equal(a, b);
+}
+
+bool Run::is_less(const Value& a, const Value& b) {
+  // Each level of lists is compared for equality first.
+  const int levels = std::max(1, std::min(depth_of(a), depth_of(b)));
+  spend(std::min(weight_of(a), weight_of(b)) * static_cast<size_t>(levels));
+  return less(a, b);
+}
+
+/// The work of making the text of a value, where each level copies the texts in it.
+static size_t work_of_text(const Value& value) {
+  size_t weight = weight_of(value);
+  if (const Dict* dict = value.to<Dict>(); dict && dict->is_namespace) {
+    for (const auto& [key, item] : dict->items) weight += weight_of(key) + weight_of(item);
+  }
+  const bool is_plain = weight == 1 || value.text();
+  return is_plain ? weight : weight * static_cast<size_t>(4 + depth_of(value) / 4);
+}
+
+std::string Run::printed(const Value& value) {
+  spend(work_of_text(value));
+  return text_of(value);
+}
+
+std::string Run::repr(const Value& value) {
+  spend(work_of_text(value));
+  return repr_of(value);
 }
 
 void Run::refuse(std::string_view op, const Value& value, std::string_view expected) const {
@@ -103,6 +133,7 @@ Value Run::dict_of(const Expression& expression) {
   std::vector<std::pair<Value, Value>> items;
   for (size_t i = 0; i < expression.parts.size(); i += 2) {
     Value key = evaluate(*expression.parts[i]);
+    spend(weight_of(key));
     if (can_change(key)) refuse("a dict", key, "a key that cannot change");
     items.emplace_back(std::move(key), evaluate(*expression.parts[i + 1]));
   }
@@ -112,7 +143,7 @@ Value Run::dict_of(const Expression& expression) {
 Value Run::concatenated(const Expression& expression) {
   std::string made;
   for (const auto& part : expression.parts) {
-    made += text_of(evaluate(*part));
+    made += printed(evaluate(*part));
     spend_text(made.size());
   }
   return made;
@@ -126,14 +157,14 @@ Value Run::compared(const Expression& expression) {
     const auto ordered = [&](const Value& a, const Value& b) {
       if (a.is_undefined()) refuse("an order", a, "a value");
       if (b.is_undefined()) refuse("an order", b, "a value");
-      return less(a, b);
+      return is_less(a, b);
     };
-    const bool holds = sign == "=="   ? equal(left, right)
-                       : sign == "!=" ? !equal(left, right)
+    const bool holds = sign == "=="   ? are_equal(left, right)
+                       : sign == "!=" ? !are_equal(left, right)
                        : sign == "<"  ? ordered(left, right)
                        : sign == ">"  ? ordered(right, left)
-                       : sign == "<=" ? ordered(left, right) || equal(left, right)
-                       : sign == ">=" ? ordered(right, left) || equal(left, right)
+                       : sign == "<=" ? ordered(left, right) || are_equal(left, right)
+                       : sign == ">=" ? ordered(right, left) || are_equal(left, right)
                                       : contains(right, left) == (sign == "in");
     if (!holds) return false;
     left = std::move(right);
@@ -153,7 +184,7 @@ void Run::add_arguments(const Expression& expression, Call& call) {
         break;
       case Argument::Kind::all_named:
         if (!dict) refuse("a call", value, "a dict after **");
-        for (const auto& [key, item] : dict->items) call.named.emplace_back(text_of(key), item);
+        for (const auto& [key, item] : dict->items) call.named.emplace_back(printed(key), item);
     }
   }
 }
@@ -224,8 +255,9 @@ bool flag_or(const std::optional<Value>& value, bool otherwise) {
   return value ? is_true(*value) : otherwise;
 }
 
-std::string text_or(const std::optional<Value>& value, std::string_view otherwise) {
-  return value ? text_of(*value) : std::string(otherwise);
+std::string text_or(const Call& call, const std::optional<Value>& value,
+                    std::string_view otherwise) {
+  return value ? call.run.printed(*value) : std::string(otherwise);
 }
 
 }  // namespace weft::jinja

@@ -73,7 +73,7 @@ Run::Flow Run::execute(const Statement& statement) {
   switch (statement.kind) {
     case Kind::data: write(statement.text); break;
     case Kind::output:
-      for (const auto& value : statement.values) write(text_of(evaluate(*value)));
+      for (const auto& value : statement.values) write(printed(evaluate(*value)));
       break;
     case Kind::choice:
       if (is_true(evaluate(*statement.condition))) return execute(*statement.body);
@@ -85,13 +85,13 @@ Run::Flow Run::execute(const Statement& statement) {
     case Kind::filter: {
       Value text = captured(*statement.body, flow);
       if (statement.condition) text = filtered(*statement.condition, text);
-      statement.kind == Kind::filter ? write(text_of(text)) : assign(*statement.targets[0], text);
+      statement.kind == Kind::filter ? write(printed(text)) : assign(*statement.targets[0], text);
       break;
     }
     case Kind::macro: scope_->set(statement.text, macro_of(statement, statement.text)); break;
     case Kind::call: {
       const Value caller = macro_of(statement, "caller");
-      write(text_of(called(*statement.values[0], &caller)));
+      write(printed(called(*statement.values[0], &caller)));
       break;
     }
     case Kind::with: return execute_with(statement);

@@ -48,17 +48,18 @@ static Value dict_call(Call& call, bool is_namespace) {
   }
   for (const auto& [name, value] : call.named) items.emplace_back(name, value);
   for (const auto& [key, value] : items) {
+    call.run.spend(4 + weight_of(key));
     if (!is_namespace || !key.text() || !key.text()->starts_with('_')) continue;
     call.run.refuse(
         concat("a namespace has the name ", *key.text(), ", expected none with _ first"));
   }
-  call.run.spend(8 + 4 * items.size() + items.size() * items.size() / 8);
+  call.run.spend(8);
   const Value made = make_dict(std::move(items), is_namespace);
   return is_namespace ? call.run.keep(made) : made;
 }
 
 static Value strftime_now(Call& call) {
-  const std::string form = text_of(*call.bind({"format"}, 1)[0]);
+  const std::string form = call.run.printed(*call.bind({"format"}, 1)[0]);
   const Clock& clock = call.run.clock();
   if (!clock.date.empty()) return clock.date;
   const std::time_t now = clock.time ? clock.time : std::time(nullptr);
@@ -71,7 +72,7 @@ static Value strftime_now(Call& call) {
 }
 
 static Value raise_exception(Call& call) {
-  const std::string message = text_of(*call.bind({"message"}, 1)[0]);
+  const std::string message = call.run.printed(*call.bind({"message"}, 1)[0]);
   throw std::invalid_argument(escaped("chat: the template refuses the messages: " + message));
 }
 

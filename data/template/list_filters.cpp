@@ -65,8 +65,7 @@ static void sort_by_keys(Run& run, Values& items, const Values& keys, bool rever
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   // Equal elements keep their order in both directions.
   std::ranges::stable_sort(order, [&](size_t a, size_t b) {
-    run.spend(1);
-    return reverse ? less(keys[b], keys[a]) : less(keys[a], keys[b]);
+    return reverse ? run.is_less(keys[b], keys[a]) : run.is_less(keys[a], keys[b]);
   });
   Values sorted;
   for (const size_t at : order) sorted.push_back(items[at]);
@@ -106,7 +105,7 @@ static Values pairs_of(Call& call, const Value& value) {
 
 static Value dictsort(Call& call) {
   const auto bound = call.bind({"value", "case_sensitive", "by", "reverse"}, 1);
-  const std::string by = text_or(bound[2], "key");
+  const std::string by = text_or(call, bound[2], "key");
   if (by != "key" && by != "value") {
     call.run.refuse(concat("dictsort is by ", in_quotes(by), ", expected key or value"));
   }
@@ -126,12 +125,12 @@ static Value items_filter(Call& call) {
 
 static Value join_filter(Call& call) {
   const auto bound = call.bind({"value", "d", "attribute"}, 1);
-  const std::string between = text_or(bound[1], "");
+  const std::string between = text_or(call, bound[1], "");
   std::string made;
   bool is_first = true;
   for (const Value& item : call.run.elements(*bound[0], "join")) {
     if (!std::exchange(is_first, false)) made += between;
-    const std::string part = text_of(along(call.run, item, bound[2].value_or(None{}), {}));
+    const std::string part = call.run.printed(along(call.run, item, bound[2].value_or(None{}), {}));
     call.run.spend_text(part.size() + between.size() + 16);
     made += part;
   }
@@ -160,7 +159,8 @@ static Value extreme(Call& call, bool is_largest) {
   if (items.empty()) return missing_value("the extreme of no elements");
   const Value* best = &items[0];
   for (const Value& item : items) {
-    if (is_largest ? less(key(*best), key(item)) : less(key(item), key(*best))) best = &item;
+    const Value known = key(*best), other = key(item);
+    if (is_largest ? call.run.is_less(known, other) : call.run.is_less(other, known)) best = &item;
   }
   return *best;
 }
@@ -193,11 +193,12 @@ static Value unique(Call& call) {
   for (const Value& item : call.run.elements(*bound[0], "unique")) {
     const Value value = along(call.run, item, bound[2].value_or(None{}), {});
     const Value key = lowered(call.run, value, flag_or(bound[1], false));
+    call.run.spend(weight_of(key));
     if (can_change(key)) {
       call.run.refuse("unique", key, "a value that cannot change");
     }
-    call.run.spend(keys.size());
-    if (std::ranges::any_of(keys, [&](const Value& known) { return equal(known, key); })) continue;
+    const auto is_key = [&](const Value& known) { return call.run.are_equal(known, key); };
+    if (std::ranges::any_of(keys, is_key)) continue;
     keys.push_back(key);
     made.push_back(item);
   }
@@ -212,7 +213,7 @@ static Value map_filter(Call& call) {
     for (Value& item : items) item = along(call.run, item, *bound[1], bound[2]);
     return make_list(std::move(items), List::Kind::iterator);
   }
-  const std::string name = text_of(call.plain[1]);
+  const std::string name = call.run.printed(call.plain[1]);
   for (Value& item : items) {
     Call one{call.run, name, {item}, call.named};
     one.plain.insert(one.plain.end(), call.plain.begin() + 2, call.plain.end());
@@ -231,7 +232,7 @@ template <bool keeps, bool by_attribute> static Value chosen(Call& call) {
     const Value value = by_attribute ? along(call.run, item, call.plain[1], {}) : item;
     bool holds = is_true(value);
     if (call.plain.size() > at) {
-      const std::string name = text_of(call.plain[at]);
+      const std::string name = call.run.printed(call.plain[at]);
       Call one{call.run, name, {value}, call.named};
       one.plain.insert(one.plain.end(), call.plain.begin() + static_cast<std::ptrdiff_t>(at) + 1,
                        call.plain.end());
@@ -256,7 +257,8 @@ static Value groupby(Call& call) {
     const Value key = lowered(call.run, own_key(items[i]), keeps_case);
     members.push_back(items[i]);
     const bool is_last =
-        i + 1 == items.size() || !equal(key, lowered(call.run, own_key(items[i + 1]), keeps_case));
+        i + 1 == items.size() ||
+        !call.run.are_equal(key, lowered(call.run, own_key(items[i + 1]), keeps_case));
     if (!is_last) continue;
     const Value named = own_key(members[0]);
     groups.push_back(make_list({named, make_list(std::exchange(members, {}))}, List::Kind::tuple));
@@ -284,8 +286,9 @@ static Value batch(Call& call) {
 static Value attr(Call& call) {
   const auto bound = call.bind({"obj", "name"}, 2);
   const bool is_dict = bound[0]->to<Dict>() && !bound[0]->to<Dict>()->is_namespace;
-  if (is_dict && !method_of(*bound[0], text_of(*bound[1]))) return missing_value("an attribute");
-  return call.run.attribute(*bound[0], text_of(*bound[1]));
+  const std::string name = call.run.printed(*bound[1]);
+  if (is_dict && !method_of(*bound[0], name)) return missing_value("an attribute");
+  return call.run.attribute(*bound[0], name);
 }
 
 Filter list_filter(const std::string& name) {

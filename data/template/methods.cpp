@@ -81,7 +81,7 @@ static Value partition(Call& call, const Value& self, bool from_end) {
 
 static Value strip(Call& call, const Value& self, bool left, bool right) {
   call.run.spend_text(own(self).size());
-  return std::string(trimmed(own(self), call.bind({"chars"})[0], left, right));
+  return std::string(trimmed(call.run, own(self), call.bind({"chars"})[0], left, right));
 }
 
 /// The characters of the part of the text that find, count and startswith look at.
@@ -271,6 +271,7 @@ static Value pairs(const Dict& dict, List::Kind kind) {
 
 static Value get(Call& call, const Value& self) {
   const auto bound = call.bind({"key", "default"}, 1);
+  call.run.spend(weight_of(*bound[0]));
   const Value* found = self.to<Dict>()->find(*bound[0]);
   return found ? *found : bound[1].value_or(None{});
 }
@@ -284,8 +285,8 @@ template <List::Kind kind> static Value view(Call& call, const Value& self) {
 static Value list_index(Call& call, const Value& self) {
   const Values& items = self.to<List>()->items;
   const Value wanted = *call.bind({"value"}, 1)[0];
-  const auto found =
-      std::ranges::find_if(items, [&](const auto& item) { return equal(item, wanted); });
+  const auto found = std::ranges::find_if(
+      items, [&](const auto& item) { return call.run.are_equal(item, wanted); });
   if (found == items.end()) call.run.refuse("index finds nothing, expected an element of the list");
   return static_cast<int64_t>(found - items.begin());
 }
@@ -293,7 +294,7 @@ static Value list_index(Call& call, const Value& self) {
 static Value list_count(Call& call, const Value& self) {
   const Value wanted = *call.bind({"value"}, 1)[0];
   return static_cast<int64_t>(std::ranges::count_if(
-      self.to<List>()->items, [&](const auto& item) { return equal(item, wanted); }));
+      self.to<List>()->items, [&](const auto& item) { return call.run.are_equal(item, wanted); }));
 }
 
 /// Python's other methods of the type: they exist, but a call of one is refused.

@@ -37,7 +37,8 @@ static std::optional<Value> of_loop(const std::shared_ptr<Loop>& loop, const std
   }
   if (name != "changed") return {};
   return make_function(name, [loop](Call& call) -> Value {
-    const bool same = loop->has_changed && std::ranges::equal(loop->changed, call.plain, equal);
+    const auto equals = [&](const Value& a, const Value& b) { return call.run.are_equal(a, b); };
+    const bool same = loop->has_changed && std::ranges::equal(loop->changed, call.plain, equals);
     loop->has_changed = true;
     loop->changed = call.plain;
     return !same;
@@ -76,6 +77,7 @@ Value Run::item(const Value& value, const Value& key) {
   const bool has_places =
       list && (list->kind <= List::Kind::tuple || list->kind == List::Kind::range);
   if (const Dict* dict = value.to<Dict>()) {
+    spend(weight_of(key));
     if (const Value* found = dict->find(key)) return *found;
   } else if (has_places && index) {
     if (const auto at = place(*index, list->items.size())) return list->items[*at];
@@ -89,7 +91,7 @@ Value Run::item(const Value& value, const Value& key) {
     if (const auto method = method_of(value, *name)) return *method;
     if (value.to<Loop>()) return attribute(value, *name);
   }
-  return missing(weft::concat("the item ", repr_of(key), " of a ", type_name(value)));
+  return missing(weft::concat("the item ", repr(key), " of a ", type_name(value)));
 }
 
 /// The places of a slice of Python.
@@ -167,11 +169,13 @@ bool Run::contains(const Value& container, const Value& value) {
     spend_text(text->size());
     return text->find(*value.text()) != text->npos;
   }
-  if (container.to<Dict>() && can_change(value)) {
-    refuse("a dict", value, "a key that cannot change");
+  if (const Dict* dict = container.to<Dict>()) {
+    spend(weight_of(value));
+    if (can_change(value)) refuse("a dict", value, "a key that cannot change");
+    if (!dict->is_namespace) return dict->find(value) != nullptr;
   }
   const Values items = elements(container, "the right side of in");
-  return std::ranges::any_of(items, [&](const Value& item) { return equal(item, value); });
+  return std::ranges::any_of(items, [&](const Value& item) { return are_equal(item, value); });
 }
 
 static Value whole_arithmetic(Run& run, std::string_view sign, int64_t a, int64_t b) {

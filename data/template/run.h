@@ -36,6 +36,12 @@ class Run {
   [[noreturn]] void refuse(std::string_view op, const Value& value,
                            std::string_view expected) const;
 
+  // What they are named after, after the work is counted.
+  bool are_equal(const Value& a, const Value& b);
+  bool is_less(const Value& a, const Value& b);
+  std::string printed(const Value& value);
+  std::string repr(const Value& value);
+
   Value evaluate(const Expression& expression);
   Value call(const Value& function, Call& call, const std::string& name);
   Value filter(const std::string& name, Call& call);
@@ -108,7 +114,8 @@ struct Call {
 /// A bound argument as a whole number, flag or text, or what it is by default.
 int64_t whole_or(const Call& call, const std::optional<Value>& value, int64_t otherwise);
 bool flag_or(const std::optional<Value>& value, bool otherwise);
-std::string text_or(const std::optional<Value>& value, std::string_view otherwise);
+std::string text_or(const Call& call, const std::optional<Value>& value,
+                    std::string_view otherwise);
 
 /// Methods of Python's types; null when the type has none of the name.
 std::optional<Value> method_of(const Value& value, const std::string& name);
@@ -124,8 +131,8 @@ Filter list_filter(const std::string& name);
 
 bool is_space(char32_t value);
 /// Without white space or `of` at its ends.
-std::string_view trimmed(std::string_view text, const std::optional<Value>& of, bool left = true,
-                         bool right = true);
+std::string_view trimmed(Run& run, std::string_view text, const std::optional<Value>& of,
+                         bool left = true, bool right = true);
 std::string replaced(Run& run, const std::string& text, const std::string& from,
                      const std::string& to, int64_t most);
 enum class Case { lower, upper, title, capital };

@@ -15,19 +15,19 @@ static const Value& tested_with(const Call& call) {
 
 static bool has_order(const Call& call, bool is_greater, bool or_equal) {
   const Value &value = call.plain[0], &other = tested_with(call);
-  return (is_greater ? less(other, value) : less(value, other)) ||
-         (or_equal && equal(value, other));
+  return (is_greater ? call.run.is_less(other, value) : call.run.is_less(value, other)) ||
+         (or_equal && call.run.are_equal(value, other));
 }
 
 /// Whether a text has letters, and all of them are as `wanted` makes them.
 static bool is_in_case(const Call& call, Case wanted) {
-  const std::string text = text_of(call.plain[0]);
+  const std::string text = call.run.printed(call.plain[0]);
   const Case other = wanted == Case::lower ? Case::upper : Case::lower;
   return in_case(call.run, text, wanted) == text && in_case(call.run, text, other) != text;
 }
 
 static bool has_rest(const Call& call, const Value& divisor, int rest) {
-  return equal(call.run.binary("%", call.plain[0], divisor), rest);
+  return call.run.are_equal(call.run.binary("%", call.plain[0], divisor), rest);
 }
 
 static bool is_sequence(const Value& value) {
@@ -40,14 +40,18 @@ static bool is_sequence(const Value& value) {
 /// Whether the two are one object of Python's. Small whole numbers and texts of templates are.
 static bool is_same(const Call& call) {
   const Value &value = call.plain[0], &other = tested_with(call);
-  return value.any().index() == other.any().index() && equal(value, other);
+  return value.any().index() == other.any().index() && call.run.are_equal(value, other);
 }
 
 using Test = bool (*)(const Call& call);
 
 static const std::map<std::string, Test>& all_tests() {
-  static const Test equals = [](const Call& c) { return equal(c.plain[0], tested_with(c)); };
-  static const Test differs = [](const Call& c) { return !equal(c.plain[0], tested_with(c)); };
+  static const Test equals = [](const Call& c) {
+    return c.run.are_equal(c.plain[0], tested_with(c));
+  };
+  static const Test differs = [](const Call& c) {
+    return !c.run.are_equal(c.plain[0], tested_with(c));
+  };
   static const Test greater = [](const Call& c) { return has_order(c, true, false); };
   static const Test at_least = [](const Call& c) { return has_order(c, true, true); };
   static const Test smaller = [](const Call& c) { return has_order(c, false, false); };
@@ -76,7 +80,7 @@ static const std::map<std::string, Test>& all_tests() {
       {"false", [](const Call& c) { return c.plain[0].as<bool>() && !*c.plain[0].as<bool>(); }},
       {"integer", [](const Call& c) { return c.plain[0].as<int64_t>() != nullptr; }},
       {"float", [](const Call& c) { return c.plain[0].as<double>() != nullptr; }},
-      {"number", [](const Call& c) { return number_of(c.plain[0]) != nullptr; }},
+      {"number", [](const Call& c) { return number_of(c.plain[0]).has_value(); }},
       {"string", [](const Call& c) { return c.plain[0].text() != nullptr; }},
       {"escaped", [](const Call& c) { return c.plain[0].is_safe(); }},
       {"mapping",
@@ -100,8 +104,8 @@ static const std::map<std::string, Test>& all_tests() {
       {"divisibleby", [](const Call& c) { return has_rest(c, tested_with(c), 0); }},
       {"sameas", is_same},
       {"in", [](const Call& c) { return c.run.contains(tested_with(c), c.plain[0]); }},
-      {"filter", [](const Call& c) { return is_filter(text_of(c.plain[0])); }},
-      {"test", [](const Call& c) { return is_test(text_of(c.plain[0])); }}};
+      {"filter", [](const Call& c) { return is_filter(c.run.printed(c.plain[0])); }},
+      {"test", [](const Call& c) { return is_test(c.run.printed(c.plain[0])); }}};
   return tests;
 }
 

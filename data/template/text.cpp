@@ -7,10 +7,11 @@
 
 namespace weft::jinja {
 
-std::string_view trimmed(std::string_view text, const std::optional<Value>& of, bool left,
+std::string_view trimmed(Run& run, std::string_view text, const std::optional<Value>& of, bool left,
                          bool right) {
   if (!of || of->is_none()) return text::stripped(text, left, right, is_space);
-  const std::string removed = text_of(*of);
+  const std::string removed = run.printed(*of);
+  run.spend(removed.size() / 16 * text.size());
   const auto is_removed = [&](char32_t value) {
     std::string character;
     text::append_code_point(character, value);
@@ -138,11 +139,12 @@ static Conversion conversion_of(Run& run, std::string_view& text, std::string_vi
 static std::string converted(Run& run, const Conversion& to, const Value& value) {
   std::string made;
   if (to.letter == 's' || to.letter == 'r') {
-    made = to.letter == 's' ? text_of(value) : repr_of(value);
+    made = to.letter == 's' ? run.printed(value) : run.repr(value);
     if (to.precision >= 0) {
       std::string cut;
-      for (const auto c : characters(made)) {
-        if (length_of(cut) < static_cast<size_t>(to.precision)) cut += c;
+      for (int kept = 0; const auto c : characters(made)) {
+        if (kept++ == to.precision) break;
+        cut += c;
       }
       made = cut;
     }
@@ -262,7 +264,7 @@ std::string brace_format(Call& call, const std::string& format) {
     field = field.substr(0, colon);
     const Value value = field_value(call, field, used);
     if (!has_form) {
-      made += text_of(value);
+      made += call.run.printed(value);
     } else {
       // A text stands on the left of its field, a number on the right.
       form = form_text;

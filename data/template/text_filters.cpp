@@ -12,7 +12,7 @@ namespace weft::jinja {
 /// A method of texts as a filter: the value becomes a text first.
 template <class Change> static Value changed(Call& call, const Change& change) {
   const Value& value = call.plain[0];
-  return Value(change(text_of(value)), value.is_safe());
+  return Value(change(call.run.printed(value)), value.is_safe());
 }
 
 template <Case wanted> static Value cased(Call& call) {
@@ -39,21 +39,21 @@ static Value trim(Call& call) {
   const auto bound = call.bind({"value", "chars"}, 1);
   return changed(call, [&](const std::string& text) {
     call.run.spend_text(text.size());
-    return std::string(trimmed(text, bound[1]));
+    return std::string(trimmed(call.run, text, bound[1]));
   });
 }
 
 static Value replace_filter(Call& call) {
   const auto bound = call.bind({"s", "old", "new", "count"}, 3);
   const bool has_count = bound[3] && !bound[3]->is_none();
-  return replaced(call.run, text_of(*bound[0]), text_of(*bound[1]), text_of(*bound[2]),
-                  has_count ? whole_or(call, bound[3], -1) : -1);
+  return replaced(call.run, call.run.printed(*bound[0]), call.run.printed(*bound[1]),
+                  call.run.printed(*bound[2]), has_count ? whole_or(call, bound[3], -1) : -1);
 }
 
 static Value string_filter(Call& call) {
   call.bind({"object"}, 1);
   const Value& value = call.plain[0];
-  return value.text() ? value : Value(text_of(value));
+  return value.text() ? value : Value(call.run.printed(value));
 }
 
 static Value indent(Call& call) {
@@ -92,7 +92,7 @@ static Value center(Call& call) {
 static Value truncate(Call& call) {
   const auto bound = call.bind({"s", "length", "killwords", "end", "leeway"}, 1);
   const std::string* given = bound[0]->text();
-  const std::string text = given ? *given : "", end = text_or(bound[3], "...");
+  const std::string text = given ? *given : "", end = text_or(call, bound[3], "...");
   const int64_t length = whole_or(call, bound[1], 255);
   const int64_t leeway = bound[4] && !bound[4]->is_none() ? whole_or(call, bound[4], 5) : 5;
   const int64_t most = length - static_cast<int64_t>(length_of(end));
@@ -115,7 +115,7 @@ static Value truncate(Call& call) {
 }
 
 static Value wordcount(Call& call) {
-  const std::string text = text_of(*call.bind({"s"}, 1)[0]);
+  const std::string text = call.run.printed(*call.bind({"s"}, 1)[0]);
   int64_t count = 0;
   bool is_inside = false;
   for (const std::string_view c : characters(text)) {
@@ -129,17 +129,17 @@ static Value wordcount(Call& call) {
 
 static Value safe(Call& call) {
   call.bind({"value"}, 1);
-  return Value(text_of(call.plain[0]), true);
+  return Value(call.run.printed(call.plain[0]), true);
 }
 
 static Value escape(Call& call) {
   call.bind({"s"}, 1);
   const Value& value = call.plain[0];
-  return value.is_safe() ? value : Value(html_escaped(text_of(value)), true);
+  return value.is_safe() ? value : Value(html_escaped(call.run.printed(value)), true);
 }
 
 static Value format_filter(Call& call) {
-  const std::string text = text_of(call.plain[0]);
+  const std::string text = call.run.printed(call.plain[0]);
   Values values(call.plain.begin() + 1, call.plain.end());
   if (call.named.empty()) {
     return percent_format(call.run, text, make_list(std::move(values), List::Kind::tuple));
@@ -152,7 +152,7 @@ static Value format_filter(Call& call) {
 /// A number in a text as Python's int() and float() read it, or nothing.
 template <class Number>
 static std::optional<Number> parsed(const std::string& text, int base = 10) {
-  std::string digits(trimmed(text, {}));
+  std::string digits(text::stripped(text, true, true, is_space));
   std::erase(digits, '_');
   if (digits.starts_with('+')) digits.erase(0, 1);
   Number value = 0;
@@ -213,7 +213,7 @@ static Value rounded(Call& call) {
   const auto number = number_of(*bound[0]);
   if (!number) call.run.refuse("round", *bound[0], "a number");
   const int64_t digits = whole_or(call, bound[1], 0);
-  const std::string method = text_or(bound[2], "common");
+  const std::string method = text_or(call, bound[2], "common");
   const double power = std::pow(10.0, static_cast<double>(digits));
   if (method == "ceil") return (std::ceil(*number * power) + 0.0) / power;
   if (method == "floor") return (std::floor(*number * power) + 0.0) / power;
@@ -247,6 +247,9 @@ Value to_json(Call& call) {
     style.colon = *pair[1].text();
   }
   if (bound[0]->is_undefined()) call.run.refuse("tojson", *bound[0], "a value");
+  const size_t indents = static_cast<size_t>(depth_of(*bound[0])) * style.indent.size();
+  call.run.spend(weight_of(*bound[0]) *
+                 (4 + (indents + style.between.size() + style.colon.size()) / 16));
   std::string made = json_text(*bound[0], style);
   call.run.spend_text(made.size());
   return made;

@@ -9,44 +9,71 @@
 
 namespace weft::jinja {
 
+/// Equal values have equal hashes.
+static size_t hash_of(const Value& value) {
+  if (const auto number = number_of(value)) return std::hash<double>()(*number);
+  if (const std::string* text = value.text()) return std::hash<std::string>()(*text);
+  size_t hash = value.any().index();
+  if (const List* list = value.to<List>(); list && list->kind != List::Kind::iterator) {
+    for (const Value& item : list->items) hash = hash * 31 + hash_of(item);
+  }
+  return hash;
+}
+
 const Value* Dict::find(const Value& key) const {
-  const auto found =
-      std::ranges::find_if(items, [&](const auto& item) { return equal(item.first, key); });
-  return found == items.end() ? nullptr : &found->second;
+  const auto [begin, end] = places.equal_range(hash_of(key));
+  const auto found = std::find_if(
+      begin, end, [&](const auto& place) { return equal(items[place.second].first, key); });
+  return found == end ? nullptr : &items[found->second].second;
 }
 
 void Dict::set(const Value& key, Value value) {
   if (const Value* found = find(key)) {
     *const_cast<Value*>(found) = std::move(value);
   } else {
+    places.emplace(hash_of(key), items.size());
     items.emplace_back(key, std::move(value));
   }
 }
 
-static int depth_of(const Value& value) {
+int depth_of(const Value& value) {
   if (const List* list = value.to<List>()) return list->depth;
   const Dict* dict = value.to<Dict>();
   return dict && !dict->is_namespace ? dict->depth : 0;
 }
 
-/// One more than the depth of the deepest value.
-static int depth_around(int depth, const Value& value) {
-  depth = std::max(depth, depth_of(value) + 1);
-  if (depth <= kDeepestValue) return depth;
-  fail("chat template: lists and dicts are ", depth, " deep in each other, expected at most ",
-       kDeepestValue);
+size_t weight_of(const Value& value) {
+  if (const std::string* text = value.text()) return 1 + text->size() / 16;
+  if (const List* list = value.to<List>()) return list->weight;
+  const Dict* dict = value.to<Dict>();
+  return dict && !dict->is_namespace ? dict->weight : 1;
+}
+
+/// Counts a value that a list or dict holds.
+template <class Holder> static void count(Holder& holder, const Value& value) {
+  holder.depth = std::max(holder.depth, depth_of(value) + 1);
+  holder.weight += weight_of(value);
+  if (holder.depth > kDeepestValue) {
+    fail("chat template: lists and dicts are ", holder.depth,
+         " deep in each other, expected at most ", kDeepestValue);
+  }
+  if (holder.weight > kMostWork) {
+    fail("chat template: lists and dicts have more than ", kMostWork,
+         " values in each other, expected fewer");
+  }
 }
 
 Value make_list(Values items, List::Kind kind) {
-  int depth = 1;
-  for (const Value& item : items) depth = depth_around(depth, item);
-  return std::make_shared<List>(List{kind, std::move(items), depth});
+  List list{kind, std::move(items)};
+  for (const Value& item : list.items) count(list, item);
+  return std::make_shared<List>(std::move(list));
 }
 
 Value make_dict(std::vector<std::pair<Value, Value>> items, bool is_namespace) {
   auto dict = std::make_shared<Dict>(Dict{{}, is_namespace});
   for (auto& [key, value] : items) {
-    dict->depth = depth_around(dict->depth, value);
+    count(*dict, key);
+    count(*dict, value);
     dict->set(key, std::move(value));
   }
   return dict;
@@ -83,38 +110,40 @@ bool can_change(const Value& value) {
   return value.to<Dict>() || (list && list->kind == List::Kind::list);
 }
 
-std::unique_ptr<int64_t> whole_of(const Value& value) {
-  if (const bool* flag = value.as<bool>()) return std::make_unique<int64_t>(*flag);
+std::optional<int64_t> whole_of(const Value& value) {
+  if (const bool* flag = value.as<bool>()) return *flag;
   const int64_t* whole = value.as<int64_t>();
-  return whole ? std::make_unique<int64_t>(*whole) : nullptr;
+  return whole ? std::optional(*whole) : std::nullopt;
 }
 
-std::unique_ptr<double> number_of(const Value& value) {
-  if (const double* number = value.as<double>()) return std::make_unique<double>(*number);
+std::optional<double> number_of(const Value& value) {
+  if (const double* number = value.as<double>()) return *number;
   const auto whole = whole_of(value);
-  return whole ? std::make_unique<double>(static_cast<double>(*whole)) : nullptr;
+  return whole ? std::optional(static_cast<double>(*whole)) : std::nullopt;
 }
 
 static bool equal_lists(const List& a, const List& b) {
-  if (a.kind != b.kind || a.kind == List::Kind::iterator) return &a == &b;
+  if (&a == &b) return true;
+  if (a.kind != b.kind || a.kind == List::Kind::iterator) return false;
   return std::ranges::equal(a.items, b.items, equal);
+}
+
+static bool equal_dicts(const Dict& a, const Dict& b) {
+  if (&a == &b) return true;
+  if (a.is_namespace || b.is_namespace || a.items.size() != b.items.size()) return false;
+  return std::ranges::all_of(a.items, [&](const auto& item) {
+    const Value* found = b.find(item.first);
+    return found && equal(item.second, *found);
+  });
 }
 
 bool equal(const Value& a, const Value& b) {
   if (const auto left = whole_of(a), right = whole_of(b); left && right) return *left == *right;
   if (const auto left = number_of(a), right = number_of(b); left && right) return *left == *right;
   if (a.any().index() != b.any().index()) return false;
-  if (const std::string* text = a.text()) return *text == *b.text();
+  if (const std::string* text = a.text()) return text == b.text() || *text == *b.text();
   if (const List* list = a.to<List>()) return equal_lists(*list, *b.to<List>());
-  if (const Dict* dict = a.to<Dict>()) {
-    const Dict& other = *b.to<Dict>();
-    if (dict->is_namespace || other.is_namespace) return dict == &other;
-    return dict->items.size() == other.items.size() &&
-           std::ranges::all_of(dict->items, [&](const auto& item) {
-             const Value* found = other.find(item.first);
-             return found && equal(item.second, *found);
-           });
-  }
+  if (const Dict* dict = a.to<Dict>()) return equal_dicts(*dict, *b.to<Dict>());
   if (a.to<Loop>()) return a.to<Loop>() == b.to<Loop>();
   return !a.to<Function>() || a.to<Function>() == b.to<Function>();
 }

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -74,14 +76,20 @@ struct List {
   Kind kind = Kind::list;
   Values items = {};
   int depth = 1;
+  /// That of the items and one.
+  size_t weight = 1;
   bool is_used = false;
 };
 
 struct Dict {
+  /// Only `set` adds one.
   std::vector<std::pair<Value, Value>> items = {};
   /// The only kind of value that is changed.
   bool is_namespace = false;
   int depth = 1;
+  size_t weight = 1;
+  /// The places of the items by hashes of their keys.
+  std::unordered_multimap<size_t, size_t> places = {};
   const Value* find(const Value& key) const;
   void set(const Value& key, Value value);
 };
@@ -101,7 +109,11 @@ struct Loop {
 
 /// The largest depth of lists and dicts in each other.
 inline constexpr int kDeepestValue = 200;
+/// The bound of a template's work, and of a value's weight. The evaluation of an expression counts
+/// one; a million of messages are within it.
+inline constexpr size_t kMostWork = size_t{1} << 25;
 
+/// std::invalid_argument beyond the largest depth or weight.
 Value make_list(Values items, List::Kind kind = List::Kind::list);
 Value make_dict(std::vector<std::pair<Value, Value>> items, bool is_namespace = false);
 Value make_function(std::string name, std::function<Value(Call&)> call);
@@ -111,13 +123,18 @@ std::string type_name(const Value& value);
 bool is_true(const Value& value);
 /// Whether it is a list or dict, or a tuple with one in it: no dict has such a key.
 bool can_change(const Value& value);
+/// The values in it, those of shared lists and dicts each time, and a text by its size: the work of
+/// going through it. A namespace counts one.
+size_t weight_of(const Value& value);
+/// How many lists and dicts are in each other.
+int depth_of(const Value& value);
 bool equal(const Value& a, const Value& b);
 /// std::invalid_argument when Python does not order the two.
 bool less(const Value& a, const Value& b);
-/// A number as a double; null for other values. A bool is a number.
-std::unique_ptr<double> number_of(const Value& value);
-/// A whole number or bool; null for other values.
-std::unique_ptr<int64_t> whole_of(const Value& value);
+/// A number as a double; nothing for other values. A bool is a number.
+std::optional<double> number_of(const Value& value);
+/// A whole number or bool; nothing for other values.
+std::optional<int64_t> whole_of(const Value& value);
 
 /// Python's str() and repr(). std::invalid_argument for values whose text is an address.
 std::string text_of(const Value& value);

@@ -31,19 +31,22 @@ static Value normalized(const Value& message, size_t number) {
   if (!given) {
     fail("chat: message ", number, " is a ", jinja::type_name(message), ", expected a dict");
   }
-  Dict made;
+  std::vector<std::pair<Value, Value>> items;
   for (const auto& [key, value] : given->items) {
-    if (!value.is_none()) made.items.emplace_back(key, value);
+    if (!value.is_none()) items.emplace_back(key, value);
   }
+  const auto find = [&](const char* name) {
+    const Value* found = given->find(name);
+    return found && !found->is_none() ? found : nullptr;
+  };
   for (const char* name : {"reasoning_content", "thinking", "reasoning"}) {
-    const Value* found = made.find(name);
-    if (!found) continue;
-    const Value thoughts = *found;
-    if (!made.find("thinking")) made.items.insert(made.items.begin(), {"thinking", thoughts});
-    made.set("reasoning_content", thoughts);
+    const Value* thoughts = find(name);
+    if (!thoughts) continue;
+    if (!find("thinking")) items.insert(items.begin(), {"thinking", *thoughts});
+    items.emplace_back("reasoning_content", *thoughts);
     break;
   }
-  return jinja::make_dict(std::move(made.items));
+  return jinja::make_dict(std::move(items));
 }
 
 Named chat_variables(const Value& messages, const Tokens& tokens, const Named& more) {

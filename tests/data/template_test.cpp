@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iomanip>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "tests/support/scratch.h"
 
@@ -226,9 +227,17 @@ std::string times(const std::string& text, int count) {
   return made;
 }
 
-/// Each ends with one sentence, within seconds and bounded memory.
+const std::string kTooMuchWork = "the template takes more than 33554432 steps, expected fewer";
+
+/// What templates end with, within seconds and bounded memory.
+void expect_ends(std::span<const std::pair<std::string, std::string>> cases) {
+  for (const auto& [source, error] : cases) {
+    const std::string made = made_of(source);
+    EXPECT_TRUE(made.ends_with(error)) << source.substr(0, 60) << ": " << made.substr(0, 200);
+  }
+}
+
 TEST(Template, EndsWhatNeverEnds) {
-  const std::string steps = "the template takes more than 33554432 steps, expected fewer";
   const std::string deep =
       "tags, macros and expressions run 801 deep in each other, expected at most 800";
   const std::string syntax =
@@ -238,18 +247,18 @@ TEST(Template, EndsWhatNeverEnds) {
   const std::string nest =
       "{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}";
   const std::pair<std::string, std::string> cases[] = {
-      {loops + times("{% endfor %}", 3), steps},
-      {loops + "x" + times("{% endfor %}", 3), steps},
+      {loops + times("{% endfor %}", 3), kTooMuchWork},
+      {loops + "x" + times("{% endfor %}", 3), kTooMuchWork},
       {"{% set ns = namespace(x='ab') %}" +
            times("{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", 1),
-       steps},
-      {"{{ 'ab' * 99999999999 }}", steps},
-      {"{{ [1] * 9223372036854775807 }}", steps},
-      {"{{ 'a'.ljust(99999999999) }}", steps},
-      {"{{ 'a' | center(99999999999) }}", steps},
-      {"{{ 'a' | indent(99999999999) }}", steps},
-      {"{{ ('a' * 9999).replace('', 'b' * 99999) }}", steps},
-      {"{{ (range(100000) | join('a' * 99999)) }}", steps},
+       kTooMuchWork},
+      {"{{ 'ab' * 99999999999 }}", kTooMuchWork},
+      {"{{ [1] * 9223372036854775807 }}", kTooMuchWork},
+      {"{{ 'a'.ljust(99999999999) }}", kTooMuchWork},
+      {"{{ 'a' | center(99999999999) }}", kTooMuchWork},
+      {"{{ 'a' | indent(99999999999) }}", kTooMuchWork},
+      {"{{ ('a' * 9999).replace('', 'b' * 99999) }}", kTooMuchWork},
+      {"{{ (range(100000) | join('a' * 99999)) }}", kTooMuchWork},
       {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", deep},
       {"{% macro m() %}{{ m() ~ m() }}{% endmacro %}{{ m() }}", deep},
       {"{{ " + times("(", 5000) + "1" + times(")", 5000) + " }}", syntax},
@@ -262,12 +271,39 @@ TEST(Template, EndsWhatNeverEnds) {
       {"{{ a" + times(".b", 5000) + " }}", height},
       {"{{ a" + times(" or a", 5000) + " }}", height},
       {nest, "lists and dicts are 201 deep in each other, expected at most 200"}};
-  for (const auto& [source, error] : cases) {
-    const std::string made = made_of(source);
-    EXPECT_TRUE(made.ends_with(error)) << source.substr(0, 60) << ": " << made.substr(0, 200);
-  }
+  expect_ends(cases);
   EXPECT_EQ(made_of("{% set ns = namespace() %}{% set ns.x = ns %}{% set ns.y = [ns] %}{{ 1 }}"),
             "1");
+}
+
+/// Values that are larger than the memory that they take.
+TEST(Template, EndsWorkOnSharedValues) {
+  const std::string values =
+      "lists and dicts have more than 33554432 values in each other, expected fewer";
+  const auto doubled = [](const std::string& name, int count) {
+    return "{% set " + name + " = namespace(a=[1]) %}{% for i in range(" + std::to_string(count) +
+           ") %}{% set " + name + ".a = [" + name + ".a, " + name + ".a] %}{% endfor %}";
+  };
+  const std::string longs = "{% set x = range(50000)|list %}{% set y = range(50000)|list %}";
+  const std::pair<std::string, std::string> cases[] = {
+      {doubled("p", 40) + "{{ p.a == [p.a[0], p.a[1]] }}", values},
+      {doubled("p", 24), values},
+      {doubled("p", 23) + "{{ p.a == [p.a[0], p.a[1]] }}", "True"},
+      {doubled("p", 22) + doubled("q", 22) + times("{{ p.a == q.a }}", 9), kTooMuchWork},
+      {doubled("p", 22) + doubled("q", 22) + times("{{ p.a < q.a }}", 9), kTooMuchWork},
+      {doubled("p", 23) + "{{ (p.a|string)|length }}", kTooMuchWork},
+      {doubled("p", 23) + "{{ p.a|tojson }}", kTooMuchWork},
+      {doubled("p", 22) + "{{ [p.a]|tojson(indent=1000) }}", kTooMuchWork},
+      {doubled("p", 23) + "{{ '%r' % [p.a] }}", kTooMuchWork},
+      {doubled("p", 23) + "{{ 'a'.strip(p.a) }}", kTooMuchWork},
+      {longs + "{% for i in range(2000) %}{{ x == y }}{% endfor %}", kTooMuchWork},
+      {longs + "{% for i in range(2000) %}{{ [x] is eq([y]) }}{% endfor %}", kTooMuchWork},
+      {longs + "{% for i in range(2000) %}{{ y in [x, 1] }}{% endfor %}", kTooMuchWork},
+      {"{{ ('a' * 9999999).strip('b' * 99999 ~ 'a') }}", kTooMuchWork},
+      {"{% set a, b = dict(range(40000)|batch(2)), dict(range(40000)|batch(2)) %}{{ a == b }}"
+       "{{ a|length }}{{ a[39998] }}{{ 39998.0 in b }}",
+       "True2000039999True"}};
+  expect_ends(cases);
 }
 
 /// Parts of templates in random order: a text or one sentence, never an end of the process.
