@@ -29,6 +29,83 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
   return messages;
 }
 
+/// Refuses a value that json.dumps did not take.
+[[noreturn]] static void refuse_json(const std::string& name, const py::object& given,
+                                     const py::object& refused, py::error_already_set& error) {
+  const auto type = [](const py::handle& value) {
+    return py::cast<std::string>(py::type::handle_of(value).attr("__name__"));
+  };
+  const std::string argument = concat("apply_chat_template: ", name);
+  if (refused) {
+    const bool is_call = PyCallable_Check(refused.ptr()) != 0;
+    throw py::type_error(
+        concat(argument, " is a ", refused.is(given) ? "" : concat(type(given), " with a "),
+               type(refused), ", expected JSON values; pass ",
+               is_call ? "the schema as a dict" : "dicts, lists, texts, numbers, bools or None"));
+  }
+  if (error.matches(PyExc_RecursionError)) {
+    throw py::value_error(concat(argument, " is too deep, expected at most 200 levels"));
+  }
+  const auto problem = py::cast<std::string>(py::str(error.value()));
+  if (error.matches(PyExc_TypeError) && problem.starts_with("keys must be")) {
+    throw py::type_error(concat(argument, " has a dict with a key of the type ",
+                                problem.substr(problem.rfind(' ') + 1), ", expected str"));
+  }
+  if (!error.matches(PyExc_ValueError)) throw;
+  throw py::value_error(concat(argument, problem.starts_with("Circular")
+                                             ? " holds itself, expected values that do not"
+                                             : " has NaN or infinity, expected finite numbers"));
+}
+
+/// An argument as JSON: values of Python's json and scalars of NumPy.
+static std::string json_of(const std::string& name, const py::object& given) {
+  py::object refused;
+  const py::cpp_function plain([&](const py::object& value) -> py::object {
+    const bool is_scalar = py::hasattr(value, "dtype") && py::hasattr(value, "item") &&
+                           py::len(py::getattr(value, "shape", py::make_tuple(0))) == 0;
+    const py::object item = is_scalar ? py::object(value.attr("item")()) : py::object(value);
+    // A longdouble's item is a longdouble.
+    if (!py::type::handle_of(item).is(py::type::handle_of(value))) return item;
+    refused = value;
+    throw py::type_error("not JSON");
+  });
+  py::str text;
+  try {
+    text = py::module_::import("json").attr("dumps")(
+        given, "default"_a = plain, "ensure_ascii"_a = false, "allow_nan"_a = false);
+  } catch (py::error_already_set& error) {
+    refuse_json(name, given, refused, error);
+  }
+  Py_ssize_t size = 0;
+  if (const char* bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size)) {
+    return {bytes, static_cast<size_t>(size)};
+  }
+  PyErr_Clear();
+  throw py::value_error(concat("apply_chat_template: ", name,
+                               " has a text with a lone surrogate, expected Unicode text"));
+}
+
+static std::string json_of(const py::dict& variables) {
+  std::string made;
+  for (const auto& [key, value] : variables) {
+    const auto name = py::cast<std::string>(key);
+    made += concat(made.empty() ? "{" : ",", json_of("a keyword", py::str(key)), ':',
+                   json_of(name, py::reinterpret_borrow<py::object>(value)));
+  }
+  return made + '}';
+}
+
+static void refuse_batch(const py::object& conversation) {
+  const auto is_list = [](const py::handle& value) {
+    return py::isinstance<py::list>(value) || py::isinstance<py::tuple>(value);
+  };
+  if (!is_list(conversation) || py::len(conversation) == 0) return;
+  if (!is_list(conversation[py::int_(0)])) return;
+  throw py::type_error(concat("apply_chat_template: conversation is a list of ",
+                              py::len(conversation),
+                              " conversations, expected a list of dicts; call it for each"));
+}
+
 /// `apply_chat_template` of transformers; what it has beyond that goes to the template.
 static py::object applied(const Tokenizer& self, const py::object& conversation,
                           const py::object& tools, const py::object& documents,
@@ -44,14 +121,14 @@ static py::object applied(const Tokenizer& self, const py::object& conversation,
                                    "weft returns ids or a text only"));
     }
   }
-  const py::object dumps = py::module_::import("json").attr("dumps");
+  refuse_batch(conversation);
   py::dict variables(more);
   variables["tools"] = tools;
   variables["documents"] = documents;
   variables["add_generation_prompt"] = add_generation_prompt;
   const Tokenizer chosen = chat_template ? self.with_chat_template(*chat_template) : self;
-  const std::string text = chosen.apply_chat_template(py::cast<std::string>(dumps(conversation)),
-                                                      py::cast<std::string>(dumps(variables)));
+  const std::string text =
+      chosen.apply_chat_template(json_of("conversation", conversation), json_of(variables));
   return tokenize ? py::cast(self.encode(text, false)) : py::cast(text);
 }
 

@@ -2,6 +2,7 @@
 """Tokenizers, chat templates and generated text: against stored references, and against the
 packages tokenizers, sentencepiece and transformers where they are installed."""
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -100,6 +101,62 @@ def test_apply_chat_template():
     assert ids == chatml.encode(chatml.chat([("user", "hi")]), add_special=False)
     with pytest.raises(ValueError, match="chat: the argument return_tensors is given"):
         chatml.apply_chat_template(messages, return_tensors="pt")
+
+
+@dataclasses.dataclass
+class Message:
+    role: str = "user"
+
+
+HI = {"role": "user", "content": "hi"}
+CIRCLE = []
+CIRCLE.append(CIRCLE)
+DEEP = []
+for _ in range(100000):
+    DEEP = [DEEP]
+JSON = "expected JSON values; pass "
+PLAIN = JSON + "dicts, lists, texts, numbers, bools or None"
+NOT_JSON = [
+    ([HI], {"tools": [tokenizer_of]}, TypeError,
+     f"tools is a list with a function, {JSON}the schema as a dict"),
+    ([HI], {"tools": len}, TypeError,
+     f"tools is a builtin_function_or_method, {JSON}the schema as a dict"),
+    ([Message()], {}, TypeError, f"conversation is a list with a Message, {PLAIN}"),
+    ([{**HI, "ids": {1}}], {}, TypeError, f"conversation is a list with a set, {PLAIN}"),
+    ({1}, {}, TypeError, f"conversation is a set, {PLAIN}"),
+    ([HI], {"documents": [b"a"]}, TypeError, f"documents is a list with a bytes, {PLAIN}"),
+    ([HI], {"extra": np.zeros(2)}, TypeError, f"extra is a ndarray, {PLAIN}"),
+    ([HI], {"extra": np.longdouble(1)}, TypeError, f"extra is a longdouble, {PLAIN}"),
+    ([HI], {"extra": {"a": 1j}}, TypeError, f"extra is a dict with a complex, {PLAIN}"),
+    ([{**HI, (1, 2): 3}], {}, TypeError,
+     "conversation has a dict with a key of the type tuple, expected str"),
+    ([{**HI, "content": "a\ud83d"}], {}, ValueError,
+     "conversation has a text with a lone surrogate, expected Unicode text"),
+    ([HI], {"extra": float("nan")}, ValueError,
+     "extra has NaN or infinity, expected finite numbers"),
+    ([HI], {"tools": CIRCLE}, ValueError, "tools holds itself, expected values that do not"),
+    ([HI], {"tools": DEEP}, ValueError, "tools is too deep, expected at most 200 levels"),
+    ([[HI], [HI]], {}, TypeError,
+     "conversation is a list of 2 conversations, expected a list of dicts; call it for each"),
+]
+
+
+@pytest.mark.parametrize("conversation, more, kind, sentence", NOT_JSON,
+                         ids=[row[3][:40] for row in NOT_JSON])
+def test_apply_chat_template_names_what_is_not_json(conversation, more, kind, sentence):
+    chatml = tokenizer_of("qwen2").with_chat_template("chatml")
+    with pytest.raises(kind) as caught:
+        chatml.apply_chat_template(conversation, **more)
+    assert str(caught.value) == "apply_chat_template: " + sentence
+
+
+def test_apply_chat_template_takes_scalars_of_numpy():
+    form = "{{ messages[0].n }} {{ extra }} {{ messages[0].content }}"
+    message = {"role": "user", "content": "\U0001f469\u00fc", "n": np.int64(3)}
+    text = tokenizer_of("qwen2").apply_chat_template(
+        [message], chat_template=form, tokenize=False,
+        extra=[np.bool_(True), np.float32(0.5), np.float64(2), np.array(7)])
+    assert text == "3 [True, 0.5, 2.0, 7] \U0001f469\u00fc"
 
 
 def test_chats_become_the_tokens_of_the_package(tmp_path):
