@@ -64,10 +64,11 @@ static std::map<std::string, int64_t> options_of(Optimizer& optimizer, size_t pa
 }
 
 void OptimizerKeys::add_options(Numbers& numbers) const {
-  const Numbers first = options_of(optimizer_, 0);
+  Numbers first = options_of(optimizer_, 0);
+  // Notes have no default: other groups may lack them.
+  for (const std::string& note : Optimizer::note_names()) first.erase(note);
   numbers.insert(first.begin(), first.end());
-  for (size_t i = 1; i < names_.size(); ++i) {
-    if (optimizer_.group_of(i) == optimizer_.group_of(0)) continue;
+  for (size_t i = 0; i < names_.size(); ++i) {
     for (const auto& [key, bits] : options_of(optimizer_, i)) {
       const auto same = first.find(key);
       if (same != first.end() && same->second == bits) continue;
@@ -76,11 +77,22 @@ void OptimizerKeys::add_options(Numbers& numbers) const {
   }
 }
 
+bool OptimizerKeys::is_numbered(const std::string& option) const {
+  const std::string start = option + '.';
+  return std::ranges::any_of(saved_, [&](const auto& saved) {
+    const std::string& key = saved.first;
+    return key.size() > start.size() && key.starts_with(start) &&
+           key.find_first_not_of("0123456789", start.size()) == key.npos;
+  });
+}
+
 std::pair<std::string, int64_t> OptimizerKeys::saved_option(size_t parameter,
                                                             const std::string& option) const {
-  // Older versions numbered the groups.
-  for (const std::string& key : {concat(names_[parameter], '.', option),
-                                 concat(option, '.', optimizer_.group_of(parameter)), option}) {
+  const size_t group = optimizer_.group_of(parameter);
+  std::vector<std::string> keys{concat(names_[parameter], '.', option), concat(option, '.', group)};
+  // Where the groups are numbered, that without a number is the first group's.
+  if (group == 0 || !is_numbered(option)) keys.push_back(option);
+  for (const std::string& key : keys) {
     const auto found = saved_.find(key);
     if (found != saved_.end()) return *found;
   }
@@ -112,6 +124,9 @@ void OptimizerKeys::add_saved_options(Numbers& numbers) const {
              ", that of ", in_quotes(names_[first]), " in its group");
       }
       if (!key.empty()) numbers.emplace(key, bits);
+      if (key.empty() && is_numbered(key_of(option))) {  // the group is missing
+        numbers.emplace(concat(key_of(option), '.', optimizer_.group_of(i)), 0);
+      }
       // The first parameter's group is the default of all, and stays so if no parameter uses it.
       const auto all = saved_.find(key_of(option));
       if (all != saved_.end()) numbers.insert(*all);

@@ -27,7 +27,7 @@ Keys llama_like(const char* eps) {
                         {"hidden_act", &C::activation},
                         {eps, &C::norm_eps},
                         {"rope_theta", &C::rope_theta},
-                        {"attention_dropout", &C::attention_dropout}});
+                        {"attention_dropout", &C::attention_dropout, kOrNone}});
 }
 
 Keys attention_bias() {

@@ -52,15 +52,16 @@ static Family gpt2() {
 static Family gpt_neox() {
   C c = plain_defaults();
   c.rotary_fraction = 0.25, c.parallel_residual = true;
-  Family f{"gpt_neox", "GPTNeoXForCausalLM", c,
-           with(with(sizes(), attention_bias()), {{"layer_norm_eps", &C::norm_eps},
-                                                  {"hidden_act", &C::activation},
-                                                  {"rotary_pct", &C::rotary_fraction},
-                                                  {"rotary_emb_base", &C::rope_theta},
-                                                  {"use_parallel_residual", &C::parallel_residual},
-                                                  {"attention_dropout", &C::attention_dropout},
-                                                  {"hidden_dropout", &C::residual_dropout},
-                                                  {"hidden_dropout", &C::embedding_dropout}})};
+  Family f{
+      "gpt_neox", "GPTNeoXForCausalLM", c,
+      with(with(sizes(), attention_bias()), {{"layer_norm_eps", &C::norm_eps},
+                                             {"hidden_act", &C::activation},
+                                             {"rotary_pct", &C::rotary_fraction},
+                                             {"rotary_emb_base", &C::rope_theta},
+                                             {"use_parallel_residual", &C::parallel_residual},
+                                             {"attention_dropout", &C::attention_dropout, kOrNone},
+                                             {"hidden_dropout", &C::residual_dropout},
+                                             {"hidden_dropout", &C::embedding_dropout}})};
   f.fixed = {{"is_decoder", false}};
   f.has_padding = false;
   f.base = "gpt_neox.", f.blocks = "gpt_neox.layers.";
@@ -101,7 +102,7 @@ static Family stablelm() {
                           {"layer_norm_eps", &C::norm_eps},
                           {"rope_theta", &C::rope_theta},
                           {"partial_rotary_factor", &C::rotary_fraction},
-                          {"attention_dropout", &C::attention_dropout},
+                          {"attention_dropout", &C::attention_dropout, kOrNone},
                           {"use_qkv_bias", &C::qkv_bias}})};
   f.fixed = {{"use_parallel_residual", false}, {"qk_layernorm", false}, {"hidden_dropout", 0.0}};
   return f;

@@ -251,7 +251,8 @@ static Json written(const TransformerConfig& config, const ConfigKey& key) {
           return name_in(kActivations, value,
                          key.name == "activation_function" ? "gelu_new" : "gelu_pytorch_tanh");
         } else {
-          if (key.need == ConfigKey::Need::or_none && value == T{}) return nullptr;
+          const bool is_or_none = key.need == ConfigKey::Need::or_none;
+          if (is_or_none && is_positive(key.field) && value == T{}) return nullptr;
           return value;
         }
       },

@@ -82,6 +82,18 @@ static constexpr const char* kAttentionText =
     "square. Gradients: q, k, v, a floating mask, sinks\n\nLayout rule: b s (g r) [d], b [t] g "
     "[d], b [t] g [d] -> b s (g r) [d]";
 
+/// PyTorch has the classes of more than 2 dims in dim 1, where classes as targets have another
+/// shape but probabilities the same one.
+static Tensor torch_cross_entropy(const Tensor& input, const Tensor& target,
+                                  const CrossEntropyOptions& options) {
+  if (target && is_floating(target.dtype()) && target.ndim() > 2) {
+    fail("cross_entropy: floating targets are ", target.shape(),
+         ", expected at most 2 dims, [rows, classes]; reshape input and target, in which PyTorch "
+         "has the classes of more dims in dim 1, not in the last one");
+  }
+  return cross_entropy(input, target, options);
+}
+
 static void bind_losses(py::module_& m) {
   using C = CrossEntropyOptions;
   using L = LinearCrossEntropyOptions;
@@ -94,10 +106,11 @@ static void bind_losses(py::module_& m) {
     return choice(what, "reduction", &C::reduction, {"mean", "sum", "none"});
   };
   bind_with_fields<C, Tensor, Tensor>(
-      m, "_torch_cross_entropy", cross_entropy, Released(), "input"_a, "target"_a, weight,
+      m, "_torch_cross_entropy", torch_cross_entropy, Released(), "input"_a, "target"_a, weight,
       py::kw_only(), ignored, reduction("cross_entropy"), smoothing,
-      "Of logits [..., classes], the last dim however many there are, against classes [...] or "
-      "probabilities of the logits' shape; rows whose target is `ignore_index` do not count. "
+      "Of logits [..., classes], the last dim however many there are, against classes [...] or, of "
+      "logits [rows, classes] or [classes], probabilities of their shape; rows whose target is "
+      "`ignore_index` do not count. "
       "weight: weights of the classes. label_smoothing: the share of the target that all classes "
       "have evenly");
   bind_with_fields<C, Tensor, Tensor>(

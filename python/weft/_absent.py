@@ -58,18 +58,16 @@ NEAREST = {
     "DataLoader Dataset utils.data": "distribute(batch, mesh, placements) of NumPy arrays",
     "profiler": "trace",
     "random": "rand, randn, randint, manual_seed",
-    "ndarray array asanyarray ascontiguousarray frombuffer from_file new_tensor *Tensor *Storage": (
+    "ndarray array asanyarray ascontiguousarray frombuffer from_file *Tensor *Storage": (
         "tensor, asarray, from_numpy"
     ),
     "get_default_* set_default_*": "the arguments dtype and device",
-    "requires_grad_ register_hook retain_grad grad_fn": "Tensor.requires_grad_, Op",
-    "data": "Tensor.detach()",
-    "data_ptr storage* untyped_storage": "Tensor.__dlpack__",
+    "optim.lr_scheduler.*": (
+        "optim.lr_scheduler.LambdaLR, or a class of optim.lr_scheduler.LRScheduler"
+    ),
     "optim.* *_optimizer": "optim.AdamW, optim.Adam, optim.SGD, or a class of optim.Optimizer",
-    "type type_as": "Tensor.to",
-    "nelement ndimension element_size itemsize nbytes": "Tensor.numel(), .ndim, .dtype.itemsize",
     "is_floating_point is_complex is_signed": "Tensor.dtype, isdtype",
-    "is_cuda is_cpu is_meta get_device": "Tensor.device",
+    "get_device": "Tensor.device",
     "poly* percentile nanpercentile digitize": "quantile, bucketize",
 }
 # Namespaces that are searched for names of a similar spelling.
@@ -99,7 +97,7 @@ def _shown(where, name, offered):
 def nearest(where, name):
     """Returns the nearest names to one that the namespace lacks; "" for none."""
     offered = _names()
-    if name in offered:
+    if any(not path.startswith("weft.Tensor.") for path in offered.get(name, ())):
         return _shown(where, name, offered)
     if name.endswith("_") and name[:-1] in offered:
         return f"x[...] = {name[:-1]}(x)"
@@ -107,6 +105,8 @@ def nearest(where, name):
     for patterns, text in NEAREST.items():
         if any(fnmatch.fnmatchcase(x, p) for p in patterns.split() for x in (name, qualified)):
             return text
+    if name in offered:  # only as a method
+        return _shown(where, name, offered)
     alike = difflib.get_close_matches(name, offered, 3, 0.7)
     return ", ".join(_shown(where, one, offered) for one in alike)
 

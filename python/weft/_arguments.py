@@ -49,6 +49,22 @@ def renamed(function, name):
     return function
 
 
+def telling(function):
+    """The function, with a sentence for arguments that it does not take."""
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*given, **named):
+        try:
+            signature.bind(*given, **named)
+        except TypeError as error:
+            names = ", ".join(signature.parameters)
+            raise TypeError(f"{function.__name__}: {error}, expected ({names})") from None
+        return function(*given, **named)
+
+    return call
+
+
 def accepting(function):
     """The function, taking both words; itself where it has none of them."""
     try:
@@ -249,6 +265,8 @@ def _wrong_value(signature, given):
 def refusal_of(function, docstring, values, names, quoted):
     """States in one sentence why a function does not take these arguments, of which the last ones
     have `names`; quoted(name) is a name in quotes."""
+    if not function.startswith("__"):
+        function = function.removeprefix("_")  # as `_full`, which a public function calls
     signatures, given = _signatures(docstring), _Given(values, names)
     taken = " or ".join(signature.text for signature in signatures)
     if len(signatures) == 1:

@@ -7,6 +7,7 @@ process that has loaded the library before keeps its policy; weft then uses fewe
 other programs run."""
 
 import importlib
+import math
 import os
 
 
@@ -33,14 +34,16 @@ def _is_openmp_loaded():
 
 
 def _free_cores():
-    """The cores that no other thread of the machine wants now, at least one."""
+    """This process's cores that no other thread wants now, at least half of them: its share of the
+    machine's load, whose threads may run on other cores."""
     cores = len(os.sched_getaffinity(0))
     try:
         with open("/proc/loadavg") as load:
             running = int(load.read().split()[3].split("/")[0])
     except (OSError, ValueError, IndexError):
         return cores
-    return max(1, cores - max(0, running - 1))
+    share = min(1, cores / (os.cpu_count() or cores))
+    return max((cores + 1) // 2, cores - math.ceil(max(0, running - 1) * share))
 
 
 def _set_fewer_threads(module):

@@ -3775,7 +3775,8 @@ class Optimizer:
     def load_state_dict(self, state_dict):
         """
         Takes what `state_dict()` returned, or that of the same optimizer of PyTorch: whole tensors,
-            each cut as the parameter is.
+            each cut as the parameter is. Parameters are matched by the order of the groups, or by their
+            names if the dict has names.
         """
     def state(self, parameter: int) -> list[Tensor]:
         """
@@ -6407,7 +6408,7 @@ def _init_calculate_gain(nonlinearity: str, param: float | None = None) -> float
     """
 def _torch_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
     """
-    Of logits [..., classes], the last dim however many there are, against classes [...] or probabilities of the logits' shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
+    Of logits [..., classes], the last dim however many there are, against classes [...] or, of logits [rows, classes] or [classes], probabilities of their shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
     """
 def _torch_linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0) -> Tensor:
     """

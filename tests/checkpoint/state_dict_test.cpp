@@ -108,6 +108,47 @@ TEST(StateDict, TakesGroupsAndParametersByNumber) {
             "load_state_dict: the dict: it holds \"learning_rate.2\", which nothing expects");
 }
 
+TEST(StateDict, TellsAGroupThatIsMissingAmongNumberedOnes) {
+  std::vector<ParameterGroup<SGDOptions>> groups;
+  const Linear a(2, 3), b(2, 3), c(2, 3);
+  for (const Linear* layer : {&a, &b, &c}) {
+    layer->parameters()[0]->materialize(cpu);
+    groups.push_back({{{{concat(groups.size())}, layer->parameters()[0]}}, {.momentum = 0.5}});
+  }
+  SGD to(groups);
+  const auto bits = [](double rate) { return std::bit_cast<int64_t>(rate); };
+  StateDict old{{},
+                {{"0.steps", 1},
+                 {"1.steps", 1},
+                 {"2.steps", 1},
+                 {"learning_rate", bits(0.5)},
+                 {"learning_rate.1", bits(0.25)}}};
+  for (const char* name : {"0", "1", "2"}) {
+    old.tensors.emplace(concat(name, ".velocity"), ones({3, 2}));
+  }
+  EXPECT_EQ(error_of([&] { load_state_dict(to, old); }),
+            "load_state_dict: the dict: it lacks \"learning_rate.2\"");
+  EXPECT_EQ(to.learning_rate(2), SGDOptions().learning_rate);
+  old.numbers.emplace("learning_rate.2", bits(0.125));
+  load_state_dict(to, old);
+  EXPECT_EQ(to.learning_rate(2), 0.125);
+}
+
+TEST(StateDict, GivesNotesOnlyToTheGroupsThatHaveThem) {
+  const Linear one(2, 3), other(2, 3);
+  const auto made = [&] {
+    return SGD(std::vector<ParameterGroup<SGDOptions>>{{{{{"a"}, one.parameters()[0]}}, {}},
+                                                       {{{{"b"}, other.parameters()[0]}}, {}}});
+  };
+  SGD from = made(), to = made();
+  from.set(0, "initial_lr", 0.5);
+  const StateDict state = state_dict(from);
+  EXPECT_TRUE(state.numbers.contains("a.initial_lr"));
+  load_state_dict(to, state);
+  EXPECT_EQ(to.hyperparameters(0).size(), to.hyperparameters(1).size() + 1);
+  EXPECT_EQ(state_dict(to).numbers, state.numbers);
+}
+
 /// Adds two layers with one weight, and returns it.
 static ParameterPtr append_tied_layers(Sequential& model) {
   auto first = std::make_shared<Linear>(3, 3), second = std::make_shared<Linear>(3, 3);

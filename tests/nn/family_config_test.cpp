@@ -49,6 +49,9 @@ TEST(FamilyConfig, WritesTheTypesOfLayersWithoutAWindow) {
   // There, null is the only way to write that there is none.
   const TransformerConfig mistral = config_of("mistral", R"(, "sliding_window": null)");
   EXPECT_TRUE(contains(written_again(mistral), "\"sliding_window\": null"));
+  const TransformerConfig llama = config_of("llama", R"(, "attention_dropout": null)");
+  EXPECT_EQ(llama.attention_dropout, 0);
+  EXPECT_TRUE(contains(written_again(llama), "\"attention_dropout\": 0.0"));
 }
 
 TEST(FamilyConfig, WindowsTheLayersOfSmolLM3WithoutRotation) {

@@ -194,6 +194,36 @@ def test_a_state_that_does_not_fit_changes_nothing(change, message):
     assert optimizer.lr == 0.03 and optimizer.steps(0) == 0
 
 
+@pytest.mark.parametrize("is_of_strings", [True, False])
+def test_a_state_by_names_is_matched_by_names(is_of_strings):
+    """As torch.distributed.checkpoint writes it, and PyTorch with "param_names"."""
+    model, _ = _model()
+    model.materialize()
+    own = dict(model.named_parameters())
+    parts = (("1.weight", "0.bias"), ("0.weight", "1.bias"))
+    groups = [{"params": [(name, own[name]) for name in part]} for part in parts]
+    optimizer = _made("SGD", model, lambda model, _: groups)
+    state, names = optimizer.state_dict(), optimizer.names
+    turned = {"state": {}, "param_groups": []}
+    for group in state["param_groups"]:
+        numbers = group["params"][::-1]
+        own = [names[number] for number in numbers]
+        keys = own if is_of_strings else numbers
+        turned["param_groups"].append({**group, "params": keys})
+        if not is_of_strings:
+            turned["param_groups"][-1]["param_names"] = own
+        for key, number in zip(keys, numbers):
+            entry = {"step": 3, "velocity": np.full(optimizer.state(number)[0].shape, number)}
+            turned["state"][key] = entry
+    optimizer.load_state_dict(turned)
+    for number in range(4):
+        assert (optimizer.state(number)[0].numpy() == number).all()
+    turned["param_groups"][1]["param_names"] = ["a", "b"]
+    message = "names of group 1 are 'a', 'b', expected '0.weight', '1.bias', in any order"
+    with pytest.raises(ValueError, match=message):
+        optimizer.load_state_dict(turned)
+
+
 def test_pytorchs_adam_with_decay_is_not_adamw():
     model, values = _model()
     model.load_state_dict(values)

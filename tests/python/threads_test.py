@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads: which may call for a rank, how many kernels use, and what OpenMP's do without work."""
 
+import io
 import os
 import subprocess
 import sys
@@ -181,7 +182,29 @@ def test_a_loaded_openmp_keeps_its_policy_with_fewer_threads_where_others_run():
     """
     _, shown = in_process(program, OMP_DISPLAY_ENV="VERBOSE")
     assert "GOMP_SPINCOUNT = '0'" not in shown
-    assert 1 <= weft._load._free_cores() <= len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0))
+    assert (cores + 1) // 2 <= weft._load._free_cores() <= cores
+
+
+@pytest.mark.parametrize(
+    "cores, machine, running, free",
+    [
+        (8, 8, 1, 8),
+        (8, 8, 3, 6),
+        (8, 8, 90, 4),
+        (1, 1, 9, 1),
+        (4, 64, 17, 3),
+        (4, 64, 1, 4),
+        (4, 64, 65, 2),
+        (3, 64, 200, 2),
+    ],
+)
+def test_free_cores_are_a_share_of_the_machines(monkeypatch, cores, machine, running, free):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    monkeypatch.setattr(os, "cpu_count", lambda: machine)
+    load = f"1.00 1.00 1.00 {running}/500 77"
+    monkeypatch.setattr(weft._load, "open", lambda _: io.StringIO(load), raising=False)
+    assert weft._load._free_cores() == free
 
 
 IN_SUBINTERPRETER = """

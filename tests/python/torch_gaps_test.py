@@ -228,9 +228,26 @@ MISSING = {
     "weft.linalg": "qr svd norm",
     "weft.nn": "Conv2d BatchNorm1d LSTM cross_entropy LayerNrm",
     "weft.nn.functional": "conv1d nll_loss max_pool2d pad",
-    "weft.torch": "compile Conv2d cos_ svd autocast",
+    "weft.torch": "compile Conv2d cos_ svd autocast cuda",
     "weft.optim": "RMSprop LBFGS",
+    "weft.optim.lr_scheduler": "SWALR",
 }
+NEAREST = {
+    "weft.torch cuda": 'Device("cuda:0"), device_count("cuda"), synchronize',
+    "weft.optim.lr_scheduler SWALR": (
+        "optim.lr_scheduler.LambdaLR, or a class of optim.lr_scheduler.LRScheduler"
+    ),
+    "weft.optim RMSprop": (
+        "optim.AdamW, optim.Adam, optim.SGD, or a class of optim.Optimizer"
+    ),
+    "weft.nn softmax": "weft.softmax",
+    "weft.torch is_signed": "Tensor.dtype, isdtype",
+}
+
+
+@pytest.mark.parametrize("name", NEAREST)
+def test_nearest_names(name):
+    assert _absent.nearest(*name.split()) == NEAREST[name]
 
 
 def test_only_compiled_functions_are_copied():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""159 wrong uses that a newcomer makes: each raises one true sentence."""
+"""184 wrong uses that a newcomer makes: each raises one true sentence."""
 
 import numpy as np
 import pytest
@@ -17,6 +17,13 @@ def leaf(*shape):
 def on_ranks(body):
     """Runs body(world, mesh) on two ranks."""
     weft.run_ranks(2, lambda world: body(world, weft.DeviceMesh(world, {"dp": 2})), deadline=10)
+
+
+def sgd():
+    return optim.SGD(nn.Linear(2, 2).parameters(), lr=0.1)
+
+
+S = optim.lr_scheduler
 
 
 class NoSuper(nn.Module):
@@ -126,6 +133,8 @@ VALUE_ERRORS = {
         "cross_entropy: targets are [3], expected one for each row of",
     "F.cross_entropy(X, weft.ones(2))":
         "cross_entropy: dtype of targets is f32, expected an integer one",
+    "F.cross_entropy(weft.ones(2, 3, 4), weft.ones(2, 3, 4))":
+        "cross_entropy: floating targets are [2, 3, 4], expected at most 2 dims, [rows, classes];",
     "F.mse_loss(X, weft.ones(3))": "mse_loss: target is [3], expected [2, 3], the shape of input",
     "F.softmax(X, 3)": "softmax: dim is 3, expected one of the 2 dims",
     "F.gelu(X, approximate='fast')": 'gelu: approximate is "fast", expected none or tanh',
@@ -145,6 +154,12 @@ VALUE_ERRORS = {
         'parameters: option "decay" of group 0 does not exist in this',
     "optim.Optimizer(nn.Linear(2, 2).parameters(), {})":
         'optimizer: option "lr" is missing, expected a learning rate',
+    "S.StepLR(sgd(), 0)": "lr_scheduler: step_size is 0, expected a number above 0",
+    "S.CosineAnnealingLR(sgd(), 0)": "lr_scheduler: T_max is 0, expected a number above 0",
+    "S.CyclicLR(sgd(), 0.1, 0.2, 0)":
+        "lr_scheduler: step_size_up is 0, expected a number above 0",
+    "sgd().load_state_dict({})":
+        "load_state_dict: 'param_groups' is missing, expected a dict with 'state' and",
     "weft.nn.utils.clip_grad_norm_(nn.Linear(2, 2).parameters(), 1.0, norm_type='x')":
         "clip_grad_norm_: norm_type is 'x', expected a number or 'inf'",
     "weft.run_ranks(0, lambda w: None)": "run_ranks: the number of ranks is 0, expected 1 to 1024",
@@ -235,6 +250,29 @@ TYPE_ERRORS = {
         'SGD: argument "learning_rate" does not exist; it takes',
     "optim.SGD([{'lr': 1}])": 'parameters: group 0 has no "params", expected a dict with a',
     "optim.lr_scheduler.StepLR(3, 2)": "lr_scheduler: optimizer is a int, expected an Optimizer",
+    "S.MultiStepLR(sgd(), 3)": "lr_scheduler: milestones is 3, expected a list of steps",
+    "S.MultiStepLR(sgd(), [1, 'a'])":
+        "lr_scheduler: item 1 of milestones is 'a', expected a number",
+    "S.SequentialLR(sgd(), 3, [1])":
+        "lr_scheduler: schedulers of SequentialLR are 3, expected a list of them",
+    "S.ChainedScheduler(3)":
+        "lr_scheduler: schedulers of ChainedScheduler are 3, expected a list of them",
+    "S.ReduceLROnPlateau(sgd(), factor='a')":
+        "lr_scheduler: factor is 'a', expected a number",
+    "S.ReduceLROnPlateau(sgd()).step()": "lr_scheduler: metrics is None, expected a number",
+    "S.ExponentialLR(sgd(), 'a')": "lr_scheduler: gamma is 'a', expected a number",
+    "S.CyclicLR(sgd(), 0.1, 'a')": "lr_scheduler: max_lr is 'a', expected a number",
+    "S.StepLR(sgd(), 'a')": "lr_scheduler: step_size is 'a', expected a number above 0",
+    "S.StepLR(sgd(), 2).load_state_dict(3)":
+        "load_state_dict: the state dict is 3, expected a dict",
+    "sgd().load_state_dict(None)":
+        "load_state_dict: the state dict is None, expected a dict with 'state' and 'param_groups'",
+    "weft.torch.can_cast(1, 2)": "can_cast: argument is 1, expected a tensor or a dtype",
+    "weft.torch.result_type(X)": "result_type: missing a required argument: 'tensor2', expected",
+    "X.expand_as(1)": "expand_as: other is 1, expected a Tensor",
+    "X.expand_as()": "expand_as: missing a required argument: 'other', expected (input, other)",
+    "X.transpose()": "transpose: dim0 is missing, expected int; it takes ",
+    "weft.full((2,), 1.0, device_mesh=3)": "full: mesh is 3, expected DeviceMesh",
     "weft.run_ranks(2, 3)": "run_ranks: body is 3, expected Callable",
     "weft.Shard('a')": "Shard: dim is 'a', expected int",
     "on_ranks(lambda w, m: weft.fully_shard(nn.Linear(2, 2), 3))":

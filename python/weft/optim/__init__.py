@@ -2,9 +2,9 @@
 """Optimizers and learning rates."""
 
 import copy
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 
-from weft import _array_api, _weft
+from weft import _arguments, _array_api, _weft
 from weft._weft import SGD, AdamW, Lamb, Optimizer, WarmupCosine
 from weft.optim import lr_scheduler
 
@@ -143,12 +143,53 @@ def _taken(self, i, entry):
         yield to, value.astype(to.dtype)
 
 
+def _parts_of(state_dict):
+    expected = "expected a dict with 'state' and 'param_groups'"
+    if not isinstance(state_dict, Mapping):
+        found = _arguments.described(state_dict)
+        raise TypeError(f"load_state_dict: the state dict is {found}, {expected}")
+    for part in ("param_groups", "state"):
+        if part not in state_dict:
+            raise ValueError(f"load_state_dict: {part!r} is missing, {expected}")
+    return state_dict["param_groups"], state_dict["state"]
+
+
+def _order(self, groups):
+    """The keys of the parameters' states in this optimizer's order: by their names if the dict has
+    names, as that of torch.distributed.checkpoint and those with "param_names" do."""
+    order, start = [], 0
+    has_names = not all(name.isdigit() for name in self.names)
+    for number, group in enumerate(groups):
+        keys = list(group["params"])
+        own = self.names[start : start + len(keys)]
+        start += len(keys)
+        names = list(group.get("param_names", keys)) if has_names else keys
+        if not any(isinstance(name, str) for name in names):
+            order += keys
+            continue
+        by_name = dict(zip(names, keys))
+        for name in own:
+            if name not in by_name or len(by_name) != len(names) or len(names) != len(keys):
+                raise ValueError(
+                    f"load_state_dict: names of group {number} are {_shown(names)}, expected "
+                    f"{_shown(own)}, in any order"
+                )
+            order.append(by_name[name])
+    return order
+
+
+def _shown(names):
+    shown = ", ".join(map(repr, names[:4]))
+    return f"{shown}, ..." if len(names) > 4 else shown
+
+
 def _load_state_dict(self, state_dict):
     """Takes what `state_dict()` returned, or that of the same optimizer of PyTorch: whole tensors,
-    each cut as the parameter is."""
-    groups, entries = state_dict["param_groups"], state_dict["state"]
+    each cut as the parameter is. Parameters are matched by the order of the groups, or by their
+    names if the dict has names."""
+    groups, entries = _parts_of(state_dict)
     _check_groups(self, groups)
-    order = [number for group in groups for number in group["params"]]
+    order = _order(self, groups)
     for number in entries.keys() - set(order):
         raise ValueError(f"load_state_dict: parameter {number!r} is in no group, expected in one")
     given = [entries.get(number, {}) for number in order]

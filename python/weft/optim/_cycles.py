@@ -3,7 +3,7 @@
 
 import math
 
-from weft.optim._scheduler import LRScheduler, a_value_each, fail
+from weft.optim._scheduler import LRScheduler, a_number_each, check_numbers, fail
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
@@ -46,8 +46,8 @@ def _add_momentum(scheduler, optimizer, base_momentum, max_momentum, last_epoch)
     if "momentum" not in group and "betas" not in group:
         fail("cycle_momentum", True, "False for an optimizer that has no momentum and no betas")
     scheduler.use_beta1 = "betas" in group
-    bases = a_value_each("base_momentum", optimizer, base_momentum)
-    peaks = a_value_each("max_momentum", optimizer, max_momentum)
+    bases = a_number_each("base_momentum", optimizer, base_momentum)
+    peaks = a_number_each("max_momentum", optimizer, max_momentum)
     if last_epoch == -1:
         _set_momentum(scheduler, peaks)
         for group, base, peak in zip(optimizer.param_groups, bases, peaks):
@@ -84,13 +84,15 @@ class CyclicLR(LRScheduler):
     ):
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             fail("mode", mode, "'triangular', 'triangular2' or 'exp_range', or a scale_fn")
+        down = step_size_up if step_size_down is None else step_size_down
+        check_numbers(step_size_up=step_size_up, above=0)
+        check_numbers(step_size_down=down, gamma=gamma)
         self.optimizer = optimizer
-        bases = a_value_each("base_lr", optimizer, base_lr)
-        self.max_lrs = a_value_each("max_lr", optimizer, max_lr)
+        bases = a_number_each("base_lr", optimizer, base_lr)
+        self.max_lrs = a_number_each("max_lr", optimizer, max_lr)
         if last_epoch == -1:
             for group, base in zip(optimizer.param_groups, bases):
                 group["lr"] = base
-        down = step_size_up if step_size_down is None else step_size_down
         self.total_size = float(step_size_up + down)
         self.step_ratio = step_size_up / self.total_size
         self.mode, self.gamma, self._scale_fn_custom = mode, gamma, scale_fn
@@ -176,7 +178,7 @@ class OneCycleLR(LRScheduler):
             phases += [(total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum")]
         self._schedule_phases = [dict(zip(names, phase)) for phase in phases]
         self._anneal_func_type = anneal_strategy
-        peaks = a_value_each("max_lr", optimizer, max_lr)
+        peaks = a_number_each("max_lr", optimizer, max_lr)
         if last_epoch == -1:
             for group, peak in zip(optimizer.param_groups, peaks):
                 first = peak / div_factor

@@ -3,12 +3,43 @@
 
 import functools
 import inspect
+from collections.abc import Iterable
 
 from weft import _arguments, _weft
 
 
 def fail(what, value, expected):
     raise ValueError(f"lr_scheduler: {what} is {_arguments.described(value)}, expected {expected}")
+
+
+def check_numbers(above=None, **values):
+    """Raises for values that are no numbers, or not above `above`."""
+    expected = "a number" if above is None else f"a number above {above}"
+    for name, value in values.items():
+        if not hasattr(value, "__float__") and not hasattr(type(value), "__index__"):
+            found = _arguments.described(value)
+            raise TypeError(f"lr_scheduler: {name} is {found}, expected {expected}")
+        if above is not None and not value > above:
+            fail(name, value, expected)
+
+
+def list_of_steps(name, given):
+    """The list of steps, which are numbers."""
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        found = _arguments.described(given)
+        raise TypeError(f"lr_scheduler: {name} is {found}, expected a list of steps")
+    given = list(given)
+    for i, step in enumerate(given):
+        check_numbers(**{f"item {i} of {name}": step})
+    return given
+
+
+def a_number_each(name, optimizer, given):
+    """A list with a number for each group of the optimizer."""
+    values = a_value_each(name, optimizer, given)
+    for value in values:
+        check_numbers(**{name: value})
+    return values
 
 
 def a_value_each(name, optimizer, given):
@@ -133,6 +164,9 @@ class LRScheduler:
     def load_state_dict(self, state_dict):
         """Takes what `state_dict()` returned, or that of the same scheduler of PyTorch; the rates
         in use are part of the optimizer's state."""
+        if not isinstance(state_dict, dict):
+            found = _arguments.described(state_dict)
+            raise TypeError(f"load_state_dict: the state dict is {found}, expected a dict")
         for name, value in state_dict.items():
             own = vars(self).get(name)
             if name == "_schedulers":

@@ -10,8 +10,10 @@ import math
 from bisect import bisect_right
 from collections import Counter
 
+from weft import _arguments
 from weft.optim._cycles import CosineAnnealingWarmRestarts, CyclicLR, OneCycleLR
-from weft.optim._scheduler import LRScheduler, a_value_each, fail
+from weft.optim._scheduler import LRScheduler, a_number_each, a_value_each, check_numbers, fail
+from weft.optim._scheduler import list_of_steps
 
 __all__ = [
     "LambdaLR",
@@ -71,6 +73,8 @@ class _Factors(LRScheduler):
 
 class StepLR(_Factors):
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
+        check_numbers(step_size=step_size, above=0)
+        check_numbers(gamma=gamma)
         self.step_size, self.gamma = step_size, gamma
         super().__init__(optimizer, last_epoch)
 
@@ -83,7 +87,8 @@ class StepLR(_Factors):
 
 class MultiStepLR(_Factors):
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
-        self.milestones, self.gamma = Counter(milestones), gamma
+        check_numbers(gamma=gamma)
+        self.milestones, self.gamma = Counter(list_of_steps("milestones", milestones)), gamma
         super().__init__(optimizer, last_epoch)
 
     def _change(self):
@@ -95,6 +100,7 @@ class MultiStepLR(_Factors):
 
 class ConstantLR(_Factors):
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
+        check_numbers(factor=factor, total_iters=total_iters)
         if not 0 <= factor <= 1:
             fail("factor", factor, "a number from 0 to 1")
         self.factor, self.total_iters = factor, total_iters
@@ -118,6 +124,9 @@ class LinearLR(_Factors):
     def __init__(
         self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1
     ):
+        check_numbers(
+            start_factor=start_factor, end_factor=end_factor, total_iters=total_iters
+        )
         if not 0 < start_factor <= 1:
             fail("start_factor", start_factor, "a number above 0 and at most 1")
         if not 0 <= end_factor <= 1:
@@ -141,6 +150,7 @@ class LinearLR(_Factors):
 
 class ExponentialLR(_Factors):
     def __init__(self, optimizer, gamma, last_epoch=-1):
+        check_numbers(gamma=gamma)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
@@ -153,6 +163,7 @@ class ExponentialLR(_Factors):
 
 class PolynomialLR(_Factors):
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
+        check_numbers(total_iters=total_iters, power=power)
         self.total_iters, self.power = total_iters, power
         super().__init__(optimizer, last_epoch)
 
@@ -170,6 +181,8 @@ class PolynomialLR(_Factors):
 
 class CosineAnnealingLR(LRScheduler):
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
+        check_numbers(T_max=T_max, above=0)
+        check_numbers(eta_min=eta_min)
         self.T_max, self.eta_min = T_max, eta_min
         super().__init__(optimizer, last_epoch)
 
@@ -195,6 +208,9 @@ class CosineAnnealingLR(LRScheduler):
 
 
 def _check_parts(kind, schedulers, optimizer):
+    if not isinstance(schedulers, (list, tuple)):
+        found = _arguments.described(schedulers)
+        raise TypeError(f"lr_scheduler: schedulers of {kind} are {found}, expected a list of them")
     if not schedulers:
         fail(f"number of schedulers of {kind}", 0, "at least 1")
     for scheduler in schedulers:
@@ -210,6 +226,7 @@ class SequentialLR(LRScheduler):
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         _check_parts("SequentialLR", schedulers, optimizer)
+        milestones = list_of_steps("milestones", milestones)
         if len(milestones) != len(schedulers) - 1:
             fail("number of milestones", len(milestones), len(schedulers) - 1)
         self._schedulers, self._milestones = list(schedulers), milestones
@@ -245,7 +262,7 @@ class ChainedScheduler(LRScheduler):
     """All schedulers at each step, one after the other."""
 
     def __init__(self, schedulers, optimizer=None):
-        if optimizer is None and schedulers:
+        if optimizer is None and schedulers and isinstance(schedulers, (list, tuple)):
             optimizer = getattr(schedulers[0], "optimizer", None)
         _check_parts("ChainedScheduler", schedulers, optimizer)
         self._schedulers, self.optimizer = list(schedulers), optimizer
@@ -276,10 +293,12 @@ class ReduceLROnPlateau(LRScheduler):
             fail("mode", mode, "'min' or 'max'")
         if threshold_mode not in ("rel", "abs"):
             fail("threshold_mode", threshold_mode, "'rel' or 'abs'")
+        numbers = dict(factor=factor, patience=patience, threshold=threshold)
+        check_numbers(**numbers, cooldown=cooldown, eps=eps)
         if factor >= 1.0:
             fail("factor", factor, "a number below 1")
         self.optimizer, self.factor = optimizer, factor
-        self.min_lrs = a_value_each("min_lr", optimizer, min_lr)
+        self.min_lrs = a_number_each("min_lr", optimizer, min_lr)
         self.default_min_lr = None if isinstance(min_lr, (list, tuple)) else min_lr
         self.patience, self.cooldown, self.eps = patience, cooldown, eps
         self.mode, self.threshold, self.threshold_mode = mode, threshold, threshold_mode
@@ -293,7 +312,9 @@ class ReduceLROnPlateau(LRScheduler):
             return sign * value > sign * self.best * (1.0 + sign * self.threshold)
         return sign * value > sign * self.best + self.threshold
 
-    def step(self, metrics, epoch=None):
+    def step(self, metrics=None, epoch=None):
+        """Counts a step whose loss, or what else is watched, is the number `metrics`."""
+        check_numbers(metrics=metrics)
         value = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         self.num_bad_epochs += 1

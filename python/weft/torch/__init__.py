@@ -10,7 +10,9 @@ import sys as _sys
 import weft as _package
 from weft import *
 from weft import _weft, linalg, nn, optim
+from weft._arguments import described as _described, telling as _telling
 from weft._arguments import tensor_of as _tensor_of
+from weft._array_api._dtypes import dtype_of as _dtype_of
 from weft._weft import abs as absolute, acos as arccos, acosh as arccosh, asin as arcsin
 from weft._weft import asinh as arcsinh, atan as arctan, atan2 as arctan2, atanh as arctanh
 from weft._weft import bitwise_invert as bitwise_not, broadcast_arrays as broadcast_tensors
@@ -49,6 +51,7 @@ for _name in (
     globals()[_name] = _promoting[id(_plain)][1]
 
 
+@_telling
 def result_type(tensor1, tensor2):
     """The dtype of a result of both, tensors or numbers: dims decide before none, none before
     numbers, unless the others are of a higher kind (bool, integers, floating)."""
@@ -66,10 +69,11 @@ def result_type(tensor1, tensor2):
     return decided
 
 
+@_telling
 def can_cast(from_, to):
     """Whether an operator in place may store that dtype as another: not floating as integers, nor
     either as bool."""
-    return _kind(from_) <= _kind(to)
+    return _kind(_dtype_of("can_cast", from_)) <= _kind(_dtype_of("can_cast", to))
 
 
 promote_types = _weft.promote
@@ -95,9 +99,16 @@ def trace(input):
     return sum(_weft.diagonal(input))
 
 
+def _shape_of(what, other):
+    if not hasattr(other, "shape"):
+        raise TypeError(f"{what}: other is {_described(other)}, expected a Tensor")
+    return other.shape
+
+
+@_telling
 def expand_as(input, other):
     """Expanded to the shape of the other."""
-    return _tensor_of(input).expand(*other.shape)
+    return _tensor_of(input).expand(*_shape_of("expand_as", other))
 
 
 def meshgrid(*tensors, indexing="ij"):
@@ -174,9 +185,10 @@ def sum_to_size(input, *size):
 real = resolve_conj = resolve_neg = conj
 
 
+@_telling
 def view_as(input, other):
     """Reshaped to the shape of the other."""
-    return _weft.reshape(input, other.shape)
+    return _weft.reshape(input, _shape_of("view_as", other))
 
 
 reshape_as = view_as
@@ -217,9 +229,12 @@ def is_tensor(value):
     return isinstance(value, _weft.Tensor)
 
 
-def transpose(input, dim0, dim1):
+def transpose(input, *dims, **named):
     """Two dims exchanged; a tensor without dims as it is."""
-    return input if _tensor_of(input).ndim == 0 else _weft.transpose(input, dim0, dim1)
+    has_both = len(dims) + len(named) == 2
+    if has_both and _tensor_of(input).ndim == 0:
+        return input
+    return _weft.transpose(input, *dims, **named)
 
 
 swapaxes = swapdims = transpose
