@@ -53,7 +53,7 @@ class Draw:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")  # NumPy's, for means of nothing
                     operands = [values[i] for i in drawn.operands]
-                    value = np.array(drawn.function(numpy_library, *operands))
+                    value = np.array(drawn.function(numpy_library, *operands), order="C")
             except (ValueError, IndexError, ZeroDivisionError):
                 continue
             small = value.ndim <= 4 and value.size <= MOST_ELEMENTS
@@ -197,7 +197,7 @@ class Draw:
             if not 0 < x.ndim < 4:
                 break
             name, function = self.one_view(x)
-            x = np.array(function(numpy_library, x))
+            x = np.array(function(numpy_library, x), order="C")
             names.append(name)
             functions.append(function)
         return names, compose(functions), x.shape
