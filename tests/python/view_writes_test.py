@@ -326,7 +326,7 @@ def test_views_of_sharded_gradients_show_later_sums_and_clips(ranks):
         model = weft.nn.Linear(2, 3, bias=False)
         weft.fully_shard(model, mesh)
         model.materialize()
-        x = weft.distribute(weft.ones(mesh.size, 2), mesh, [Shard(0)])
+        x = weft.distribute(weft.ones((ranks, 2)), mesh, [Shard(0)])
         weft.sum(model(x)).backward()
         gradient = model.weight.grad
         rows, last = gradient[0:2], gradient[-1]
