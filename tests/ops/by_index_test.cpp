@@ -200,7 +200,7 @@ TEST(ByIndex, AMistakeOfOneRankIsTheErrorOfAll) {
     EXPECT_EQ(error_of([&] {
                 embedding(a, of({0, 1, -1}, cut));
               }),
-              "embedding_rows: index is -1, expected one of the 9 elements of dim 0");
+              "embedding: id is -1, expected one below 9, the rows of the weight [9, 2]");
     EXPECT_EQ(take(a, zero, 0).full_tensor().to_vector<double>(), std::vector<double>(6, 1));
   });
 }
