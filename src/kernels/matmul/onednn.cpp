@@ -113,9 +113,9 @@ void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& s
 }
 
 /// Throws when a new primitive could lack memory: oneDNN does not check whether it got memory for
-/// the code of its kernels.
+/// the code of its kernels, at most 14 times 256 KiB in our tests.
 static void check_memory_for_primitive() {
-  constexpr size_t kBytes = size_t{64} << 20;
+  constexpr size_t kBytes = size_t{16} << 20;
   void* const probe = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (probe == MAP_FAILED) {
