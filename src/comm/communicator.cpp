@@ -324,12 +324,11 @@ Communicator Communicator::subgroup(std::span<const int> ranks, std::string name
 
 void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
   // Predicted traffic leaves this number out, thus measured traffic does too.
-  CommunicatorTraffic& counted = transport_of(ranks.transport()).counters();
-  const CommunicatorTraffic before = counted;
   const RankThread::Call scope = several(ranks, "fail_on_all_ranks");
-  const int64_t first =
-      ranks.all_reduce_number(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
-  counted = before;
+  const int64_t first = [&] {
+    const Transport::Uncounted uncounted(transport_of(ranks.transport()));
+    return ranks.all_reduce_number(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
+  }();
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));
 }
 

@@ -102,16 +102,16 @@ class FakeTransport final : public Transport {
 
   bool in_memory(DeviceKind) const override { return in_memory_; }
   Work start(const Collective& call) override {
-    ++traffic_.collectives;
-    traffic_.bytes += received_bytes(call, rank_, size_);
+    ++counters().collectives;
+    counters().bytes += received_bytes(call, rank_, size_);
     run_with_absent_peers(call, rank_, shown_);
     return {};
   }
   void exchange(const Exchange& call, ExchangeReader& reader) override {
-    ++traffic_.collectives;
+    ++counters().collectives;
     shown_[static_cast<size_t>(rank_)] = call.blocks.data();
     for (int phase = 0; phase < call.phases(); ++phase) {
-      traffic_.bytes += reader.read(phase, shown_);
+      counters().bytes += reader.read(phase, shown_);
     }
   }
   std::shared_ptr<Transport> split(int, int, std::string) override {

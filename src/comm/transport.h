@@ -134,7 +134,18 @@ class Transport : public std::enable_shared_from_this<Transport> {
   const std::shared_ptr<RankThread>& rank_thread() const { return rank_thread_; }
   void share_thread_of(const Transport& parent) { rank_thread_ = parent.rank_thread_; }
   /// The counters to which this end's calls add.
-  CommunicatorTraffic& counters() { return traffic_; }
+  CommunicatorTraffic& counters() { return is_counted_ ? traffic_ : uncounted_; }
+  /// Leaves the calls that start while it lives out of the counters.
+  class Uncounted : NotCopied {
+   public:
+    explicit Uncounted(Transport& transport) : transport_(transport) {
+      transport_.is_counted_ = false;
+    }
+    ~Uncounted() { transport_.is_counted_ = true; }
+
+   private:
+    Transport& transport_;
+  };
 
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
@@ -170,7 +181,8 @@ class Transport : public std::enable_shared_from_this<Transport> {
   int rank_;
   int size_;
   const std::shared_ptr<const Members> members_;
-  CommunicatorTraffic traffic_;
+  CommunicatorTraffic traffic_, uncounted_;
+  bool is_counted_ = true;
   std::optional<Claim> claim_;
 
  private:

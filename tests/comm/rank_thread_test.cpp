@@ -102,6 +102,7 @@ TEST_P(RankThread, MoveBetweenCalls) {
 TEST_P(RankThread, TwoBesideTheOwnOneAreRefusedUntilThatOneCalls) {
   run([&](Communicator world) {
     if (world.size() == 1) return;
+    world.barrier();  // makes this thread the rank's own
     on_other_thread([&] {
       int64_t value = 1, count = 1;
       const Piece piece{.send = &value, .recv = &value, .dtype = i64, .counts = {&count, 1}};
