@@ -121,13 +121,11 @@ static Sharding checked_sharding(const char* what, const DeviceMesh& mesh,
   fail(what, ": a placement is Partial, expected Shard or Replicate; use from_local");
 }
 
-/// Whether an axis cuts a tensor of sharding `to` that is replicated over it by `from`. A change of
-/// shared memory would reach one replica only.
+/// Whether a change of memory that both share would reach one replica only.
 static bool cuts_more(const Sharding& to, const Sharding& from) {
   for (int axis = 0; axis < to.axes(); ++axis) {
-    if (to[axis].is_shard() && from[axis].is_replicate() && to.mesh().axis_size(axis) > 1) {
-      return true;
-    }
+    const bool is_alone = to.mesh().axis_size(axis) == 1;
+    if (!is_alone && to[axis].is_shard() && from[axis].is_replicate()) return true;
   }
   return false;
 }

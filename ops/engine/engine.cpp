@@ -36,11 +36,6 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
        "traffic policy demands; redistribute them explicitly");
 }
 
-void fail_together(const Communicator& group, const std::string& mistake) {
-  if (Context::current().traffic == Traffic::allow) return fail_on_all_ranks(group, mistake);
-  if (!mistake.empty()) fail(mistake);
-}
-
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
   const RankThread::Call call(plan->to->grid ? &plan->to->grid->thread() : nullptr, what);
   Engine::current().planned(what, *plan);

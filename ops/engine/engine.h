@@ -63,10 +63,6 @@ struct Engine {
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan,
                 const std::string& what = "redistribute");
 
-/// Throws std::invalid_argument on all ranks of the group with the first mistake of one of them;
-/// where the policy forbids traffic, a rank throws its own only.
-void fail_together(const Communicator& group, const std::string& mistake);
-
 /// Throws when the context's traffic policy forbids the movement. `what` names the op.
 void check_policy(const std::string& what, bool moves, bool communicates);
 

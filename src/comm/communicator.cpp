@@ -325,8 +325,13 @@ Communicator Communicator::subgroup(std::span<const int> ranks, std::string name
 void fail_on_all_ranks(const Communicator& ranks, const std::string& mistake) {
   // Predicted traffic leaves this number out, thus measured traffic does too.
   const RankThread::Call scope = several(ranks, "fail_on_all_ranks");
+  struct Uncounted {
+    Transport& transport;
+    explicit Uncounted(Transport& of) : transport(of) { transport.count(false); }
+    ~Uncounted() { transport.count(true); }
+  };
   const int64_t first = [&] {
-    const Transport::Uncounted uncounted(transport_of(ranks.transport()));
+    const Uncounted uncounted(transport_of(ranks.transport()));
     return ranks.all_reduce_number(mistake.empty() ? ranks.size() : ranks.rank(), ReduceOp::min);
   }();
   if (first < ranks.size()) fail(ranks.broadcast(mistake, static_cast<int>(first)));

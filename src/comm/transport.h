@@ -130,23 +130,11 @@ class Transport : public std::enable_shared_from_this<Transport> {
     return members_->hosts.empty() ? 0 : members_->hosts[static_cast<size_t>(rank)];
   }
   virtual const CommunicatorTraffic& traffic() const { return traffic_; }
-  /// Shared by all groups of the rank.
   const std::shared_ptr<RankThread>& rank_thread() const { return rank_thread_; }
   void share_thread_of(const Transport& parent) { rank_thread_ = parent.rank_thread_; }
-  /// The counters to which this end's calls add.
+  /// The counters to which this end's calls add; others while they do not count.
   CommunicatorTraffic& counters() { return is_counted_ ? traffic_ : uncounted_; }
-  /// Leaves the calls that start while it lives out of the counters.
-  class Uncounted : NotCopied {
-   public:
-    explicit Uncounted(Transport& transport) : transport_(transport) {
-      transport_.is_counted_ = false;
-    }
-    ~Uncounted() { transport_.is_counted_ = true; }
-
-   private:
-    Transport& transport_;
-  };
-
+  void count(bool calls) { is_counted_ = calls; }
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
   virtual std::optional<Claim> take_claim();

@@ -577,7 +577,7 @@ def test_modules_and_meshes_on_a_gpu():
     [
         (lambda x: F.mse_loss(x, x[0]), "mse_loss: target is [5, 6], expected [4, 5, 6], the"),
         (lambda x: F.mse_loss(x, x, reduction="most"), 'reduction is "most", expected mean, sum'),
-        (lambda x: F.cross_entropy(x[0], x[0], label_smoothing=2), "label_smoothing is 2, expected"),
+        (lambda x: F.cross_entropy(x[0], x[0], label_smoothing=2), "label_smoothing is 2, expect"),
         (lambda x: F.softmax(x, dim=3), "softmax: dim is 3, expected one of the 3 dims"),
         (lambda x: F.gelu(x, approximate="erf"), 'approximate is "erf", expected none or tanh'),
         (

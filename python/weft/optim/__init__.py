@@ -144,13 +144,18 @@ def _taken(self, i, entry):
 
 
 def _parts_of(state_dict):
-    expected = "expected a dict with 'state' and 'param_groups'"
     if not isinstance(state_dict, Mapping):
         found = _arguments.described(state_dict)
-        raise TypeError(f"load_state_dict: the state dict is {found}, {expected}")
+        raise TypeError(
+            f"load_state_dict: the state dict is {found}, expected a dict with 'state' and "
+            "'param_groups'"
+        )
     for part in ("param_groups", "state"):
         if part not in state_dict:
-            raise ValueError(f"load_state_dict: {part!r} is missing, {expected}")
+            raise ValueError(
+                f"load_state_dict: {part!r} is missing, expected a dict with 'state' and "
+                "'param_groups'"
+            )
     return state_dict["param_groups"], state_dict["state"]
 
 
