@@ -8,6 +8,7 @@
 #include "mesh/grid.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/sort/sort.h"
+#include "weft/context.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -151,6 +152,11 @@ KeyedRows combined_rows(const RowDim& to, std::span<const int64_t> keys, const M
 
 std::vector<int64_t> KeyedRows::places_in(const RowDim& to) const {
   return places_of(to, range_of(to, to.layout->box), keys);
+}
+
+void fail_together(const Communicator& group, const std::string& mistake) {
+  if (Context::current().traffic == Traffic::allow) return fail_on_all_ranks(group, mistake);
+  if (!mistake.empty()) fail(mistake);
 }
 
 }  // namespace weft

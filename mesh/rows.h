@@ -110,4 +110,8 @@ inline MemoryBlock flat_if(bool elements, const MemoryBlock& block) {
 
 int64_t bytes_of_rows(const RowDim& rows, int64_t count, DType dtype);
 
+/// Throws std::invalid_argument on all ranks of the group with the first mistake of one of them;
+/// where the policy forbids traffic, a rank throws its own only.
+void fail_together(const Communicator& group, const std::string& mistake);
+
 }  // namespace weft

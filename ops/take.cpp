@@ -372,9 +372,4 @@ Tensor take_along_dim(const Tensor& a, const Tensor& indices, int dim) {
   return take_along_dim_op({expand(a, from), expand(places, where)}, {.structure = {at}});
 }
 
-void fail_together(const Communicator& group, const std::string& mistake) {
-  if (Context::current().traffic == Traffic::allow) return fail_on_all_ranks(group, mistake);
-  if (!mistake.empty()) fail(mistake);
-}
-
 }  // namespace weft

@@ -49,8 +49,4 @@ Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& i
 Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
 Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim);
 
-/// Throws std::invalid_argument on all ranks of the group with the first mistake of one of them;
-/// where the policy forbids traffic, a rank throws its own only.
-void fail_together(const Communicator& group, const std::string& mistake);
-
 }  // namespace weft

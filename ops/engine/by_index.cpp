@@ -5,7 +5,6 @@
 #include "mesh/plan.h"
 #include "mesh/rows.h"
 #include "ops/engine/engine.h"
-#include "ops/take.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/take/take.h"

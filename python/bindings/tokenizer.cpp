@@ -35,24 +35,26 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
   const auto type = [](const py::handle& value) {
     return py::cast<std::string>(py::type::handle_of(value).attr("__name__"));
   };
-  const char* const op = "apply_chat_template: ";
   if (refused) {
     const bool is_call = PyCallable_Check(refused.ptr()) != 0;
     throw py::type_error(
-        concat(op, name, " is a ", refused.is(given) ? "" : concat(type(given), " with a "),
-               type(refused), ", expected JSON values; pass ",
+        concat("apply_chat_template: ", name, " is a ",
+               refused.is(given) ? "" : concat(type(given), " with a "), type(refused),
+               ", expected JSON values; pass ",
                is_call ? "the schema as a dict" : "dicts, lists, texts, numbers, bools or None"));
   }
   if (error.matches(PyExc_RecursionError)) {
-    throw py::value_error(concat(op, name, " is too deep, expected at most 200 levels"));
+    throw py::value_error(
+        concat("apply_chat_template: ", name, " is too deep, expected at most 200 levels"));
   }
   const auto problem = py::cast<std::string>(py::str(error.value()));
   if (error.matches(PyExc_TypeError) && problem.starts_with("keys must be")) {
-    throw py::type_error(concat(op, name, " has a dict with a key of the type ",
+    throw py::type_error(concat("apply_chat_template: ", name,
+                                " has a dict with a key of the type ",
                                 problem.substr(problem.rfind(' ') + 1), ", expected str"));
   }
   if (!error.matches(PyExc_ValueError)) throw;
-  throw py::value_error(concat(op, name,
+  throw py::value_error(concat("apply_chat_template: ", name,
                                problem.starts_with("Circular")
                                    ? " holds itself, expected values that do not"
                                    : " has NaN or infinity, expected finite numbers"));
