@@ -54,10 +54,12 @@ static std::vector<ChatMessage> messages_in(const std::vector<py::object>& given
                                 problem.substr(problem.rfind(' ') + 1), ", expected str"));
   }
   if (!error.matches(PyExc_ValueError)) throw;
-  throw py::value_error(concat("apply_chat_template: ", name,
-                               problem.starts_with("Circular")
-                                   ? " holds itself, expected values that do not"
-                                   : " has NaN or infinity, expected finite numbers"));
+  if (problem.starts_with("Circular")) {
+    throw py::value_error(
+        concat("apply_chat_template: ", name, " holds itself, expected values that do not"));
+  }
+  throw py::value_error(
+      concat("apply_chat_template: ", name, " has NaN or infinity, expected finite numbers"));
 }
 
 /// An argument as JSON: values of Python's json and scalars of NumPy.
