@@ -36,6 +36,15 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
        "traffic policy demands; redistribute them explicitly");
 }
 
+/// Whether both have the same placements on all axes of several ranks.
+static bool cuts_alike(const Sharding& a, const Sharding& b) {
+  if (!a || !b) return false;
+  for (int axis = 0; axis < a.axes(); ++axis) {
+    if (a.mesh().axis_size(axis) > 1 && !(a[axis] == b[axis])) return false;
+  }
+  return true;
+}
+
 Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& what) {
   const RankThread::Call call(plan->to->grid ? &plan->to->grid->thread() : nullptr, what);
   Engine::current().planned(what, *plan);
@@ -46,7 +55,7 @@ Tensor run_plan(const Tensor& tensor, const Ref<Plan>& plan, const std::string& 
     for (int d = 0; d < part->shape.ndim(); ++d) offset += part->offset[d] * body.strides[d];
     Tensor made = make_tensor(plan->to, body.storage, offset, body.strides);
     made.body()->copied = body.copied;
-    if (part->shape == body.layout->box.shape) made.body()->form = body.form;
+    if (cuts_alike(body.layout->sharding, plan->to->sharding)) made.body()->form = body.form;
     return made;
   }
   Tensor result = new_tensor(plan->to, tensor.device());
