@@ -483,7 +483,9 @@ def test_norms_are_pytorchs():
             if leaves:
                 np.testing.assert_allclose(mine, whole, rtol=1e-5)
                 continue
-            norm = torch.nn.utils.clip_grad_norm_(theirs, 0.1, order)
+            # PyTorch has no maximum of an empty gradient.
+            some = [one for one in theirs if one.numel()]
+            norm = torch.nn.utils.clip_grad_norm_(some, 0.1, order)
             np.testing.assert_allclose(mine, norm.item(), rtol=2e-5)
             for one, other in zip(ours.parameters(), theirs):
                 np.testing.assert_allclose(one.grad.numpy(), other.grad.numpy(), rtol=2e-5)
