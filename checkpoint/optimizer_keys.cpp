@@ -90,7 +90,7 @@ std::pair<std::string, int64_t> OptimizerKeys::saved_option(size_t parameter,
                                                             const std::string& option) const {
   const size_t group = optimizer_.group_of(parameter);
   std::vector<std::string> keys{concat(names_[parameter], '.', option), concat(option, '.', group)};
-  // Where the groups are numbered, that without a number is the first group's.
+  // If the groups are numbered, the key without a number belongs to the first group.
   if (group == 0 || !is_numbered(option)) keys.push_back(option);
   for (const std::string& key : keys) {
     const auto found = saved_.find(key);

@@ -13,9 +13,9 @@ namespace weft {
 /// Names of an optimizer's parameters, in their order.
 using ParameterNames = std::vector<std::string>;
 
-/// Those that the optimizer was given.
+/// Returns the names that the optimizer was given.
 ParameterNames names_of(const Optimizer& optimizer);
-/// Those of the modules, where one holds the parameter.
+/// Returns the modules' names, or the optimizer's name for a parameter that no module has.
 ParameterNames names_in(const std::map<std::string, const Module*>& modules,
                         const Optimizer& optimizer);
 

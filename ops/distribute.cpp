@@ -121,7 +121,7 @@ static Sharding checked_sharding(const char* what, const DeviceMesh& mesh,
   fail(what, ": a placement is Partial, expected Shard or Replicate; use from_local");
 }
 
-/// Whether a change of memory that both share would reach one replica only.
+/// Returns whether a change of memory that both share would reach one replica only.
 static bool cuts_more(const Sharding& to, const Sharding& from) {
   for (int axis = 0; axis < to.axes(); ++axis) {
     const bool is_alone = to.mesh().axis_size(axis) == 1;

@@ -115,7 +115,7 @@ static Value begins_or_ends(Call& call, const Value& self, bool ends) {
   });
 }
 
-/// Where a text is found, in characters; -1: nowhere.
+/// Returns the position of a text, in characters; -1 if the text is missing.
 static int64_t found_at(Call& call, const Value& self, bool from_end) {
   const auto bound = call.bind({"sub", "start", "end"}, 1);
   int64_t begin = 0;

@@ -10,7 +10,7 @@ static Value missing(std::string what) {
   return Undefined{std::make_shared<const std::string>(std::move(what))};
 }
 
-/// What the variable `loop` has.
+/// Returns a field of the variable `loop`, or nothing if the name is unknown.
 static std::optional<Value> of_loop(const std::shared_ptr<Loop>& loop, const std::string& name) {
   const size_t at = loop->at, size = loop->items.size();
   if (name == "index") return at + 1;

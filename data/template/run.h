@@ -36,7 +36,7 @@ class Run {
   [[noreturn]] void refuse(std::string_view op, const Value& value,
                            std::string_view expected) const;
 
-  // What they are named after, after the work is counted.
+  // These count the work first, then do what their names say.
   bool are_equal(const Value& a, const Value& b);
   bool is_less(const Value& a, const Value& b);
   std::string printed(const Value& value);
@@ -70,7 +70,7 @@ class Run {
   Flow execute(const Statement& statement);
   Flow execute_loop(const Statement& statement);
   Flow execute_inner(const Body& body);
-  /// What a body writes, in a block of its own.
+  /// Returns what a body writes; the body runs in a separate scope.
   std::string captured(const Body& body, Flow& flow);
   void assign(const Expression& target, const Value& value);
   Flow execute_with(const Statement& statement);
@@ -93,7 +93,7 @@ class Run {
   int line_ = 1;
   size_t spent_ = 0;
   int depth_ = 0;
-  /// What may be in a circle of pointers.
+  /// Store the objects that may be in a cycle of pointers.
   std::vector<std::shared_ptr<Scope>> scopes_;
   std::vector<Value> namespaces_;
 };
@@ -130,7 +130,7 @@ Filter list_filter(const std::string& name);
 // Operations on texts, by characters.
 
 bool is_space(char32_t value);
-/// Without white space or `of` at its ends.
+/// Removes white space, or the characters of `of`, from the ends.
 std::string_view trimmed(Run& run, std::string_view text, const std::optional<Value>& of,
                          bool left = true, bool right = true);
 std::string replaced(Run& run, const std::string& text, const std::string& from,

@@ -37,7 +37,7 @@ static bool is_sequence(const Value& value) {
               : value.is_undefined() || value.text() || (dict && !dict->is_namespace);
 }
 
-/// Whether the two are one object of Python's. Small whole numbers and texts of templates are.
+/// Returns whether Python would have one object for both, as for equal small integers and texts.
 static bool is_same(const Call& call) {
   const Value &value = call.plain[0], &other = tested_with(call);
   return value.any().index() == other.any().index() && call.run.are_equal(value, other);

@@ -60,7 +60,7 @@ class StatementParser : public Parser {
                     unknown_.end());
     unknown_.resize(from);
   }
-  /// A tag's body with variables of its own.
+  /// Reads a tag's body, which has a separate scope of variables.
   std::shared_ptr<Body> inner_block(Words ends_at) {
     const size_t unknown = unknown_.size();
     auto made = block(ends_at);
@@ -238,7 +238,7 @@ class StatementParser : public Parser {
     }
   }
 
-  /// A block of its own: a loop around it cannot be left from inside.
+  /// Reads a block in which `break` and `continue` do not reach a loop around it.
   void read_generation(Statement& made) {
     const int loops = std::exchange(loops_, 0);
     made.body = whole_block("endgeneration");

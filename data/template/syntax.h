@@ -81,7 +81,7 @@ struct Expression {
 struct Statement;
 using Body = std::vector<Statement>;
 
-/// What a macro and a block of a call take, and which special names the body has.
+/// The parameters of a macro or of the block of a call, and the special names that the body uses.
 struct Signature {
   std::vector<std::string> names = {};
   /// One for each name; null: none.
@@ -119,14 +119,14 @@ struct Statement {
 /// Reads a template. std::invalid_argument names the line and what is wrong or unknown.
 std::shared_ptr<const Body> parse(std::string_view source);
 
-/// What strftime_now returns: the date, whatever its form, unless it is empty; or the time, in
-/// local time and the form that the template asks for. 0: the time of the call.
+/// The result of strftime_now: `date`, unless it is empty, whatever form the template asks for;
+/// otherwise `time`, in local time and in that form. 0: the time of the call.
 struct Clock {
   std::string date = {};
   std::time_t time = 0;
 };
 
-/// Whether a filter or test has the name.
+/// Returns whether a filter or a test, respectively, has the name.
 bool is_filter(const std::string& name);
 bool is_test(const std::string& name);
 

@@ -30,8 +30,8 @@ struct Chat {
 /// Reads a template; errors are kept.
 Chat read_chat(const NamedTemplate& from);
 
-/// What a template gets, as transformers calls it: the messages, the tokens that have names, and
-/// what the caller adds to them.
+/// Returns the variables of a template, under the names that transformers uses: the messages, the
+/// named tokens and the caller's additions.
 jinja::Named chat_variables(const jinja::Value& messages,
                             const std::vector<std::pair<std::string, std::string>>& tokens,
                             const jinja::Named& more);
@@ -39,7 +39,7 @@ jinja::Named chat_variables(const jinja::Value& messages,
 jinja::Value messages_of(std::span<const ChatMessage> messages);
 jinja::Named variables_of(const ChatOptions& options);
 
-/// What a template writes after an answer, up to the end of the text; empty when it refuses one.
+/// Returns what a template writes between an answer and the end of the text; empty if it fails.
 std::string after_answer(const Chat& chat,
                          const std::vector<std::pair<std::string, std::string>>& tokens);
 

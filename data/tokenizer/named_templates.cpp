@@ -4,8 +4,8 @@
 #include "data/tokenizer/chat.h"
 #include "weft/error.h"
 
-// What the published templates of model families make of messages, without tools, as short
-// templates. A model's own template is better, where it has one.
+// These short templates write the same as the published templates of model families, without
+// tools. Prefer a model's own template, where it has one.
 
 namespace weft::text {
 
@@ -49,7 +49,7 @@ static std::string llama3_after(const std::string& start) {
                             R"(m.content | trim + '<|eot_id|>' }})",
                             R"({{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }})"));
 }
-/// With a system message that names the date.
+/// Returns Llama 3's template with a system message that names the date.
 static std::string llama3_dated(const char* date) {
   return llama3_after(concat(
       kAside, "{% if date_string is not defined %}{% set date_string = ", date, " %}{% endif %}",

@@ -71,7 +71,7 @@ static void read_ends(const JsonPart& root, TokenizerConfig& config) {
   for (const JsonPart& id : part.elements()) config.ends.push_back(id.whole());
 }
 
-/// Those of a model's config: at its top, or of the part that is the decoder.
+/// Reads the end tokens of a model's config, at its top or else in the part of the decoder.
 static void read_model_ends(const JsonPart& root, TokenizerConfig& config) {
   read_ends(root, config);
   for (const char* part : {"decoder", "generator", "text_config"}) {

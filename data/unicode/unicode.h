@@ -92,7 +92,7 @@ bool is_word(char32_t value);
 bool is_letter(char32_t value);
 /// Category Nd, and superscript and subscript digits.
 bool is_digit(char32_t value);
-/// Whether Python's repr writes the character as it is.
+/// Returns whether Python's repr writes the character unescaped.
 bool is_printable(char32_t value);
 /// Appends the lower case of `value`.
 void append_lower(std::string& to, char32_t value);

@@ -105,7 +105,7 @@ bool shows_recorded(const CopiedView& view) {
   return true;
 }
 
-/// By the op's id.
+/// Returns the registered puts, by the ids of their ops.
 static std::unordered_map<uint32_t, Put>& all_puts() {
   static std::unordered_map<uint32_t, Put> puts;
   return puts;

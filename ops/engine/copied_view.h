@@ -40,7 +40,7 @@ struct CopiedView final : public RefCounted {
                      const Attributes& attributes);
   bool is_current() const;
   void refresh();
-  /// For a read of this rank's part.
+  /// Refreshes the copy before a read of this rank's part; throws if that needs other ranks.
   void read();
   void put_back(bool is_recorded);
   /// Throws std::invalid_argument "<what>: ..." where a change of `view` cannot be put back.

@@ -36,7 +36,7 @@ void check_policy(const std::string& what, bool moves, bool communicates) {
        "traffic policy demands; redistribute them explicitly");
 }
 
-/// Whether both have the same placements on all axes of several ranks.
+/// Returns whether both have the same placements on all axes of several ranks.
 static bool cuts_alike(const Sharding& a, const Sharding& b) {
   if (!a || !b) return false;
   for (int axis = 0; axis < a.axes(); ++axis) {

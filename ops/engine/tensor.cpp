@@ -49,7 +49,7 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
   return true;
 }
 
-/// Whether two elements of such a tensor may be one in memory.
+/// Returns whether two elements of such a tensor may share memory.
 static bool repeats_elements(const Shape& shape, const Strides& strides) {
   if (shape.product() == 0) return false;
   int64_t extent = 1;

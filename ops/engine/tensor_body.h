@@ -122,10 +122,10 @@ inline void changed(const Tensor& tensor, bool recorded = false) {
 }
 /// States that a recorded op has changed elements of the tensor.
 void mark_recorded(const Tensor& tensor);
-/// Whether both are the same view of the same elements.
+/// Returns whether both are the same view of the same elements.
 bool shows_same(const Tensor& a, const Tensor& b);
 
-/// Whether no recorded op has changed what the view shows since it was made.
+/// Returns whether no recorded op has changed what the view shows since it was made.
 bool shows_recorded(const CopiedView& view);
 /// Brings a copied view up to date; a collective of the mesh that it is over.
 void refresh(CopiedView& view);

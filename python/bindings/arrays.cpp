@@ -176,7 +176,7 @@ Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<v
 static py::array numpy_of(const Tensor& x, const char* what) {
   const MemoryBlock block = lent(what, x).block();
   py::array array = array_over(block, py::cast(x));
-  // What NumPy wrote would not reach the base of a view that is a copy.
+  // NumPy's writes would not reach the base of a view that is a copy.
   if (is_copied_view(x)) array.attr("flags").attr("writeable") = false;
   return array;
 }

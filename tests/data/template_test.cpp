@@ -82,7 +82,7 @@ TEST(Template, EqualsJinjaOnPublicTemplatesAndTheirEdits) {
   EXPECT_EQ(wrong, 0);
 }
 
-/// What a template makes of a few variables, or its error without what all errors begin with.
+/// Renders a template with a few variables. Returns the text, or the error without its prefix.
 std::string made_of(const std::string& source) {
   static const Named variables = variables_in(
       R"({"a": "Ab c", "n": [3, 1, 2], "d": {"x": 1, "items": 2, "y": [true, null]}, "f": 2.5,
@@ -229,7 +229,7 @@ std::string times(const std::string& text, int count) {
 
 const std::string kTooMuchWork = "the template takes more than 33554432 steps, expected fewer";
 
-/// What templates end with, within seconds and bounded memory.
+/// Expects each template to end with its error, within seconds and bounded memory.
 void expect_ends(std::span<const std::pair<std::string, std::string>> cases) {
   for (const auto& [source, error] : cases) {
     const std::string made = made_of(source);

@@ -162,7 +162,7 @@ TEST(Tokenizer, NamesTheFileAndThePatternThatExceedItsLimits) {
   }
 }
 
-/// As the package tokenizers does.
+/// The package tokenizers does the same.
 TEST(Tokenizer, TakesTheIdsOfAddedTokensFromTheVocabulary) {
   const Scratch scratch;
   scratch.write("tokenizer.json",

@@ -16,7 +16,7 @@
 
 namespace weft {
 
-/// What the odd ranks do otherwise than the even ones.
+/// The ways in which the odd ranks differ from the even ones.
 enum class Wrong { forward_swapped, backward_swapped, drops_another, skips_one };
 
 static const char* const kWrongs[] = {"forward swapped", "backward swapped", "drops another layer",
@@ -296,7 +296,7 @@ TEST(Divergence, PlainTensorsAreToldApartByTheirModules) {
   }
 }
 
-/// What one rank alone did with a leaf before, without a collective, does not count.
+/// An earlier use of a leaf by one rank alone, without a collective, does not count.
 TEST(Divergence, ALeafThatOneRankUsedBeforeIsUsedByAll) {
   on_mesh({{"tp", 2}}, [](const DeviceMesh& mesh) {
     PlainPair pair(false);

@@ -63,7 +63,7 @@ def test_an_absurd_number_of_ranks_is_refused_at_once(size, number):
 
 
 def in_child_with_memory(pages, work):
-    """How a child with so many pages of memory beside what it has ends: its signal, or 0."""
+    """Runs `work` in a child with `pages` pages of memory left; returns its signal, or 0."""
     child = os.fork()
     if child == 0:
         try:

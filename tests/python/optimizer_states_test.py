@@ -483,7 +483,7 @@ def test_norms_are_pytorchs():
             if leaves:
                 np.testing.assert_allclose(mine, whole, rtol=1e-5)
                 continue
-            # PyTorch has no maximum of an empty gradient.
+            # PyTorch cannot take the maximum of an empty gradient.
             some = [one for one in theirs if one.numel()]
             norm = torch.nn.utils.clip_grad_norm_(some, 0.1, order)
             np.testing.assert_allclose(mine, norm.item(), rtol=2e-5)

@@ -134,7 +134,7 @@ def gradients(program, library, check=None):
 
 
 class Difference(Exception):
-    """What a program's value or gradient is and what it must be."""
+    """A program's value or gradient differs from the expected one."""
 
 
 def compare(name, given, expected, tolerance):
@@ -172,7 +172,7 @@ def run(program):
 
 
 def difference(program):
-    """What is wrong, in words, "" where a change in place was refused, or None."""
+    """Returns the error in words, "" where a change in place was refused, or None."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")

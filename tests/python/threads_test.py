@@ -31,7 +31,7 @@ def in_process(program, **variables):
 
 
 def on_thread(function):
-    """What the function returns or raises on another thread."""
+    """Returns what the function returns or raises on another thread."""
     results = []
 
     def run():

@@ -358,7 +358,7 @@ WRITES += (set_masked, set_rows)
 
 
 def is_repeated(a):
-    """Whether two elements of the view are one element of the array."""
+    """Returns whether two elements of the view are one element of the array."""
     if a.size == 0:
         return False
     offsets = np.zeros(a.shape, np.int64)
@@ -379,7 +379,7 @@ def differs(words, a, x, case, check_parts):
 
 
 def run_case(case, mesh):
-    """What a rank sees: the outcomes of the writes, and what differs from NumPy."""
+    """Returns what a rank sees: the outcomes of the writes, and what differs from NumPy."""
     HERE.mesh = mesh
     root = np.array([(7 * i + 3) % 23 for i in range(int(np.prod(case.shape)))], case.dtype)
     root = root.reshape(case.shape)

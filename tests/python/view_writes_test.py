@@ -19,7 +19,7 @@ def test_random_cases_are_numpys():
 
 
 def on_mesh(axes, body):
-    """What body(mesh) returns, which all ranks must agree on."""
+    """Returns the result of body(mesh), which must be equal on all ranks."""
     ranks = weft.run_ranks(
         int(np.prod(list(axes.values()))), lambda world: body(weft.DeviceMesh(world, axes))
     )

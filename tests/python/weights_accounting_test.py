@@ -197,7 +197,7 @@ def test_adapters_are_left_alone(tmp_path):
     for name, parameter in model.named_parameters():
         if name in want:
             assert (parameter.detach().numpy() == want[name].detach().numpy()).all(), name
-    # Of another shape it is refused all the same.
+    # A tensor of a wrong shape is refused even when strict is false.
     wrong = dict(tensors)
     wrong["model.norm.weight"] = ("F32", [1], b"\0\0\0\0")
     write_tensors(path, wrong)

@@ -53,7 +53,7 @@ BINARY = ['+', '-', '*', '/', '//', '%', '**', '~', '==', '!=', '<', '<=', '>', 
           'not in', 'and', 'or']
 OPERANDS = ['a', 'n', 'd', 'f', 'q', 'none', 'true', '7', '-2', '0', "''", "'b'", "'%s!'",
             '(1,)', '[1]', "'<'|safe"]
-# A filter such as indent adds to a list in place: each template gets variables of its own.
+# A filter such as indent adds to a list in place: each template gets separate variables.
 METHODS = ['capitalize()', 'center(8)', "count('b')", "endswith('c')", "endswith(('x', 'c'))",
            "find('b')", "find('z')", "get('x')", "get('q', 5)", "index('b')", 'isalpha()',
            'isdigit()', 'isspace()', 'items()', "join(['1', '2'])", 'keys()', "ljust(8, '.')",
