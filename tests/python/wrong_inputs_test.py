@@ -129,8 +129,8 @@ CASES = {
         'tokenizer: MODEL/tokenizer.json: model.type is "WordLevel", expected BPE, '
         "WordPiece or Unigram"),
     "unknown normalizer": (
-        lambda d: write(d, "tokenizer.json", tokenizer_json(normalizer={"type": "Unheard"})), SAMPLE,
-        'tokenizer: MODEL/tokenizer.json: normalizer.type is "Unheard", expected one that '
+        lambda d: write(d, "tokenizer.json", tokenizer_json(normalizer={"type": "Else"})), SAMPLE,
+        'tokenizer: MODEL/tokenizer.json: normalizer.type is "Else", expected one that '
         "weft reads"),
     "damaged table of replacements": (
         lambda d: write(d, "tokenizer.json", tokenizer_json(
