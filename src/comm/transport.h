@@ -134,7 +134,7 @@ class Transport : public std::enable_shared_from_this<Transport> {
   void share_thread_of(const Transport& parent) { rank_thread_ = parent.rank_thread_; }
   /// The counters to which this end's calls add; others while they do not count.
   CommunicatorTraffic& counters() { return is_counted_ ? traffic_ : uncounted_; }
-  void count(bool calls) { is_counted_ = calls; }
+  virtual void count(bool calls) { is_counted_ = calls; }
   /// Claims values of that hash, until the next collective of this group.
   virtual void claim(uint64_t hash, std::string_view words);
   virtual std::optional<Claim> take_claim();

@@ -161,6 +161,7 @@ class NcclTransport final : public Transport {
     return std::make_shared<NcclTransport>(host_transport_->subgroup(ranks, std::move(name)));
   }
   void abort(const std::string& reason) override { host_transport_->abort(reason); }
+  void count(bool calls) override { host_transport_->count(calls); }
   const CommunicatorTraffic& traffic() const override {
     sum_ = host_transport_->traffic();
     add_gpu_traffic(sum_);
