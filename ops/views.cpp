@@ -141,10 +141,11 @@ Tensor reshape(const Tensor& a, const Shape& shape) {
   }
   double elements = 1;  // the product may overflow
   for (int64_t size : shape) elements *= static_cast<double>(size);
-  if (shape.product() != a.numel() || elements >= 0x1p63) {
-    fail("reshape: number of elements of ", shape, " is ",
-         elements < 0x1p63 ? concat(shape.product()) : concat(elements), ", expected ", a.numel(),
-         ", that of ", a.shape());
+  const bool fits = elements < 0x1p63;
+  const int64_t count = fits && elements > 0 ? shape.product() : 0;
+  if (!fits || count != a.numel()) {
+    fail("reshape: number of elements of ", shape, " is ", fits ? concat(count) : concat(elements),
+         ", expected ", a.numel(), ", that of ", a.shape());
   }
   if (shape == a.shape()) return a;
   return reshape_op({a}, {.structure = shape});
