@@ -26,10 +26,10 @@ static void drop(Work::State& state) noexcept {
   around([](void* work) { static_cast<Work::State*>(work)->drop(); }, &state);
 }
 
-/// Ends a call on its thread. On another thread the call is left to its own one, which uses it.
+/// Ends a call. While its own thread is in a call, which may use it, the call is left to that one.
 static void end(std::unique_ptr<Work::State>& state) noexcept {
   if (!state) return;
-  if (!state->is_of_this_thread()) return static_cast<void>(state.release());
+  if (!state->may_end_here()) return static_cast<void>(state.release());
   drop(*state);
 }
 

@@ -44,7 +44,10 @@ class RankThread : NotCopied {
     ~Started() { user_->works.fetch_sub(1, std::memory_order_release); }
 
     RankThread& rank() const { return *rank_; }
-    bool is_of_this_thread() const { return user_->is_here(); }
+    /// Whether its thread is this one, or makes no call now.
+    bool may_end_here() const {
+      return user_->is_here() || user_->calls.load(std::memory_order_acquire) == 0;
+    }
 
    private:
     const std::shared_ptr<RankThread> rank_;

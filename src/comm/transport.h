@@ -58,7 +58,7 @@ class Work::State {
   }
   /// Null for a call within another one.
   RankThread* rank_thread() const { return started_ ? &started_->rank() : nullptr; }
-  bool is_of_this_thread() const { return !started_ || started_->is_of_this_thread(); }
+  bool may_end_here() const { return !started_ || started_->may_end_here(); }
 
  private:
   std::optional<RankThread::Started> started_;
