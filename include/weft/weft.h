@@ -9,6 +9,7 @@
 #include "weft/checkpoint_report.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/dataset.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
