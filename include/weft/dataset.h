@@ -40,6 +40,8 @@ class WEFT_API Dataset {
   /// What decides the rows, as names and digests: compared across ranks, saved with checkpoints and
   /// compared on resume. May read files through.
   virtual std::vector<std::pair<std::string, uint64_t>> digests() const { return {}; }
+  /// Says what the rows are made of: "7000 tokens in 3 files".
+  virtual std::string description() const { return {}; }
 };
 
 }  // namespace weft

@@ -45,6 +45,7 @@
 #include "weft/stream.h"
 #include "weft/tensor.h"
 #include "weft/tensor_parallel.h"
+#include "weft/text_dataset.h"
 #include "weft/threads.h"
 #include "weft/tier.h"
 #include "weft/tokenizer.h"

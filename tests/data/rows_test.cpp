@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/data.h"
+#include "data/rows/order.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,8 +10,10 @@
 
 #include "tests/support/scratch.h"
 #include "weft/error.h"
+#include "weft/extend/token_files.h"
+#include "weft/text_dataset.h"
 
-namespace weft::cli {
+namespace weft {
 namespace {
 
 using Paths = std::vector<std::string>;
@@ -36,7 +38,7 @@ std::string write_shard(const Scratch& scratch, const std::string& name,
   return scratch.write(name, bytes);
 }
 
-TEST(Data, ReadsFilesAndDirectoriesInOrder) {
+TEST(Rows, ReadsFilesAndDirectoriesInOrder) {
   const Scratch scratch;
   const std::string single = scratch.write("single.txt", "first");
   scratch.write("tree/b/two.h", "two\n");
@@ -57,7 +59,7 @@ TEST(Data, ReadsFilesAndDirectoriesInOrder) {
   EXPECT_EQ(stream.paths().size(), 4u);
 }
 
-TEST(Data, ReadsLargeFilesWhereTheyAreWanted) {
+TEST(Rows, ReadsLargeFilesWhereTheyAreWanted) {
   const Scratch scratch;
   std::string large(3 << 20, 'x');
   large.back() = 'y';
@@ -65,7 +67,7 @@ TEST(Data, ReadsLargeFilesWhereTheyAreWanted) {
   EXPECT_EQ(text_of(stream), large + "\nend");
 }
 
-TEST(Data, ReadsTokenShardsOfBothForms) {
+TEST(Rows, ReadsTokenShardsOfBothForms) {
   const Scratch scratch;
   const auto small = write_shard<uint16_t>(scratch, "a.bin", {1, 50256, 3}, 20240520, 1, 3);
   const auto large = write_shard<uint32_t>(scratch, "b.bin", {128255, 7}, 20240801, 7, 2);
@@ -78,7 +80,7 @@ TEST(Data, ReadsTokenShardsOfBothForms) {
   stream.copy(5, {});
 }
 
-TEST(Data, ReadsLargeShardsWhereTheyAreWanted) {
+TEST(Rows, ReadsLargeShardsWhereTheyAreWanted) {
   const Scratch scratch;
   std::vector<uint32_t> tokens(400'003);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint32_t>(i * 7 % 100'000);
@@ -101,7 +103,7 @@ TEST(Data, ReadsLargeShardsWhereTheyAreWanted) {
                    ": token 300001 is 100000, but the model's vocabulary has 100000 ids"));
 }
 
-TEST(Data, SaysWhenAFileIsCut) {
+TEST(Rows, SaysWhenAFileIsCut) {
   const Scratch scratch;
   const std::string path = scratch.write("a", std::string(2 << 20, 'x'));
   const TokenStream stream(Paths{path}, 256);
@@ -115,7 +117,7 @@ TEST(Data, SaysWhenAFileIsCut) {
              "it was opened with 2097152 bytes"));
 }
 
-TEST(Data, SaysWhatIsWrongWithAPath) {
+TEST(Rows, SaysWhatIsWrongWithAPath) {
   const Scratch scratch;
   const auto error = [&](const Paths& paths, int64_t vocabulary = 256) {
     return error_of([&] { TokenStream(paths, vocabulary); });
@@ -143,7 +145,7 @@ TEST(Data, SaysWhatIsWrongWithAPath) {
   EXPECT_EQ(error({shard, text}), mixed);
 }
 
-TEST(Data, SaysWhatIsWrongWithAShard) {
+TEST(Rows, SaysWhatIsWrongWithAShard) {
   const Scratch scratch;
   const auto error = [&](const std::string& path, int64_t vocabulary = 4096) {
     const std::string text = error_of([&] { TokenStream(Paths{path}, vocabulary); });
@@ -172,65 +174,64 @@ TEST(Data, SaysWhatIsWrongWithAShard) {
   EXPECT_EQ(error_of([&] { TokenStream(Paths{shard(20240520, 1, 4)}, 4097); }), "nothing");
 }
 
-/// Text of `tokens` bytes in which the token at i is i % 251.
-TokenData counted(const Scratch& scratch, int64_t tokens, int64_t rows, int64_t seq,
-                  uint64_t seed = 1) {
+/// Options for text of `tokens` bytes in which the token at i is i % 251.
+DataOptions counted(const Scratch& scratch, int64_t tokens, int64_t sequence, uint64_t seed = 1) {
   std::string text;
   for (int64_t i = 0; i < tokens; ++i) text += static_cast<char>(i % 251);
-  return TokenData(Paths{scratch.write("counted", text)}, {256, rows, seq}, seed);
+  return {{scratch.write("counted", text)}, sequence, 256, seed};
 }
 
-TEST(Data, HoldsOutTheLastRowsInWholeBatches) {
+TEST(Rows, HoldsOutTheLastRowsInWholeBatches) {
   struct Case {
-    int64_t tokens, rows, seq, train, validation;
+    int64_t tokens, rows, seq, train, held_out;
   };
   const Scratch scratch;
   for (const Case& c :
        {Case{1001, 1, 10, 95, 5}, Case{1000, 1, 10, 95, 4}, Case{1001, 3, 10, 97, 3},
         Case{1001, 8, 10, 92, 8}, Case{100001, 2, 5, 19968, 32}, Case{21, 1, 10, 1, 1},
         Case{41, 3, 10, 1, 3}}) {
-    const TokenData data = counted(scratch, c.tokens, c.rows, c.seq);
-    EXPECT_EQ(data.train_rows(), c.train) << c.tokens;
-    EXPECT_EQ(data.validation_rows(), c.validation) << c.tokens;
+    const DataSplit data = split_text_dataset(counted(scratch, c.tokens, c.seq), c.rows);
+    EXPECT_EQ(data.train->rows(), c.train) << c.tokens;
+    EXPECT_EQ(data.held_out->rows(), c.held_out) << c.tokens;
+    EXPECT_EQ(text_dataset(counted(scratch, c.tokens, c.seq))->rows(), c.train + c.held_out);
   }
 }
 
-TEST(Data, TargetsFollowTheirInputs) {
+TEST(Rows, TargetsFollowTheirInputs) {
   const Scratch scratch;
-  const TokenData data = counted(scratch, 1001, 2, 10);
-  std::vector<int64_t> inputs(20), targets(20);
-  for (int64_t step = 0; step < 60; ++step) {
-    data.train(step, 0, inputs, targets);
+  const DataSplit data = split_text_dataset(counted(scratch, 1001, 10), 2);
+  std::vector<int64_t> ids(20), targets(20);
+  for (int64_t row = 0; row < 120; row += 2) {
+    data.train->read(row, {ids, targets});
     for (size_t i = 0; i < 20; ++i) {
-      EXPECT_EQ(targets[i], (inputs[i] + 1) % 251);
+      EXPECT_EQ(targets[i], (ids[i] + 1) % 251);
       if (i % 10) {
-        EXPECT_EQ(inputs[i], targets[i - 1]);
+        EXPECT_EQ(ids[i], targets[i - 1]);
       }
     }
   }
-  data.validation(0, inputs, targets);
-  EXPECT_EQ(inputs[0], data.train_rows() * 10 % 251);
-  EXPECT_EQ(inputs[10], (data.train_rows() + 1) * 10 % 251);
-  EXPECT_EQ(targets[19], (data.train_rows() + 2) * 10 % 251);
+  data.held_out->read(0, {ids, targets});
+  EXPECT_EQ(ids[0], data.train->rows() * 10 % 251);
+  EXPECT_EQ(ids[10], (data.train->rows() + 1) * 10 % 251);
+  EXPECT_EQ(targets[19], (data.train->rows() + 2) * 10 % 251);
 }
 
-/// The number of the row (of 7 tokens) that each row of the batches from `step` on is.
-std::vector<int64_t> rows_from(const TokenData& data, int64_t step, int64_t steps, int64_t rows) {
-  std::vector<int64_t> found, inputs(static_cast<size_t>(rows * 7)), targets(inputs.size());
-  for (int64_t s = step; s < step + steps; ++s) {
-    data.train(s, 0, inputs, targets);
-    for (size_t i = 0; i < inputs.size(); i += 7) found.push_back(inputs[i] / 7);
-  }
+/// The place in the text of each of `rows` rows of 7 tokens.
+std::vector<int64_t> places(const Dataset& data, int64_t first, int64_t rows) {
+  std::vector<int64_t> found, ids(static_cast<size_t>(rows * 7)), targets(ids.size());
+  data.read(first, {ids, targets});
+  for (size_t i = 0; i < ids.size(); i += 7) found.push_back(ids[i] / 7);
   return found;
 }
 
-TEST(Data, SeesEachRowOnceAnEpochInAnotherOrder) {
+TEST(Rows, SeesEachRowOnceAnEpochInAnotherOrder) {
   const Scratch scratch;
   // 35 rows of 7 tokens, all starts below 251; 5 held out.
-  const TokenData data = counted(scratch, 246, 5, 7);
-  ASSERT_EQ(data.train_rows(), 30);
-  const auto first = rows_from(data, 0, 6, 5);
-  const auto second = rows_from(data, 6, 6, 5);
+  const auto data = split_text_dataset(counted(scratch, 246, 7), 5).train;
+  ASSERT_EQ(data->rows(), 30);
+  // The order of the runs before datasets were in the library.
+  EXPECT_EQ(places(*data, 0, 10), (std::vector<int64_t>{11, 8, 24, 9, 0, 12, 26, 5, 6, 15}));
+  const auto first = places(*data, 0, 30), second = places(*data, 30, 30);
   std::vector<int64_t> all(30);
   std::iota(all.begin(), all.end(), 0);
   for (auto epoch : {first, second}) {
@@ -239,32 +240,19 @@ TEST(Data, SeesEachRowOnceAnEpochInAnotherOrder) {
   }
   EXPECT_NE(first, second);
   EXPECT_NE(first, all);
-  EXPECT_NE(first, rows_from(counted(scratch, 246, 5, 7, 2), 0, 6, 5));
-  EXPECT_EQ(second, rows_from(counted(scratch, 246, 5, 7), 6, 6, 5));
-}
-
-TEST(Data, GivesAnyNumberOfRanksTheSameRows) {
-  const Scratch scratch;
-  const TokenData data = counted(scratch, 246, 5, 7);
-  std::vector<int64_t> whole(35), whole_targets(35);
-  data.train(3, 0, whole, whole_targets);
-  for (int64_t cut = 0; cut <= 5; ++cut) {
-    const auto at = static_cast<size_t>(cut * 7);
-    std::vector<int64_t> inputs(35), targets(35);
-    const std::span in(inputs), out(targets);
-    data.train(3, 0, in.first(at), out.first(at));
-    data.train(3, cut, in.subspan(at), out.subspan(at));
-    EXPECT_EQ(inputs, whole);
-    EXPECT_EQ(targets, whole_targets);
+  EXPECT_NE(first, places(*split_text_dataset(counted(scratch, 246, 7, 2), 5).train, 0, 30));
+  for (int64_t row = 0; row < 60; ++row) {
+    EXPECT_EQ(places(*data, row, 1)[0],
+              row < 30 ? first[static_cast<size_t>(row)] : second[static_cast<size_t>(row - 30)]);
   }
 }
 
-TEST(Data, PermutesAnyCount) {
+TEST(Rows, PermutesAnyCount) {
   for (const int64_t count : {1, 2, 3, 4, 5, 17, 64, 1000, 65537}) {
     for (const uint64_t key : {0, 1, 99}) {
       std::vector<bool> seen(static_cast<size_t>(count));
       for (int64_t i = 0; i < count; ++i) {
-        const int64_t to = permuted(i, count, key);
+        const int64_t to = rows::permuted(i, count, key);
         ASSERT_TRUE(to >= 0 && to < count) << count;
         ASSERT_FALSE(seen[static_cast<size_t>(to)]) << count;
         seen[static_cast<size_t>(to)] = true;
@@ -273,29 +261,45 @@ TEST(Data, PermutesAnyCount) {
   }
 }
 
-TEST(Data, SaysWhenThereIsTooLittle) {
+TEST(Rows, SaysWhenThereIsTooLittle) {
   const Scratch scratch;
-  EXPECT_EQ(error_of([&] { counted(scratch, 40, 3, 10); }),
+  const auto error = [&](int64_t tokens, int64_t rows, int64_t sequence) {
+    return error_of([&] { split_text_dataset(counted(scratch, tokens, sequence), rows); });
+  };
+  EXPECT_EQ(error(40, 3, 10),
             "data: number of tokens is 40, expected at least 41: a row of 10 to train on and a "
             "batch of 3 held out");
-  EXPECT_EQ(error_of([&] { counted(scratch, 1, 1, 10); }),
+  EXPECT_EQ(error(1, 1, 10),
             "data: number of tokens is 1, expected at least 21: a row of 10 to train on and a "
             "batch of 1 held out");
-  EXPECT_EQ(error_of([&] { counted(scratch, 40, 0, 10); }),
-            "data: rows of a batch must be at least 1, got 0");
-  EXPECT_EQ(error_of([&] { counted(scratch, 40, 1, -1); }),
-            "data: tokens of a row must be at least 1, got -1");
-  const TokenData data = counted(scratch, 246, 5, 7);
-  std::vector<int64_t> inputs(14), targets(14);
-  EXPECT_EQ(error_of([&] { data.train(2, 4, inputs, targets); }),
-            "data: rows are 4 to 6 of step 2, expected some of the 5 of a batch");
-  EXPECT_EQ(error_of([&] { data.validation(4, inputs, targets); }),
-            "data: held-out rows are 4 to 6, expected some of 5");
-  EXPECT_EQ(error_of([&] { data.validation(0, inputs, std::span(targets).first(7)); }),
-            "data: numbers are 14 inputs and 7 targets, expected equal numbers, in rows of 7");
-  EXPECT_EQ(error_of([&] { data.stream().copy(240, inputs); }),
+  EXPECT_EQ(error(40, 0, 10), "data: rows of a batch must be at least 1, got 0");
+  EXPECT_EQ(error(40, 1, -1), "data: tokens of a row must be at least 1, got -1");
+  EXPECT_EQ(error_of([&] { text_dataset(counted(scratch, 10, 10)); }),
+            "data: number of tokens is 10, expected at least 11, a row of 10");
+  const auto data = text_dataset(counted(scratch, 246, 7));
+  std::vector<int64_t> ids(14), targets(14);
+  EXPECT_EQ(error_of([&] {
+              data->read(-1, {ids, targets});
+            }),
+            "data: the first row must be at least 0, got -1");
+  EXPECT_EQ(error_of([&] {
+              data->read(0, {ids, std::span(targets).first(7)});
+            }),
+            "data: numbers are 14 ids and 7 targets, expected equal numbers, in rows of 7");
+  EXPECT_EQ(error_of([&] { TokenStream(Paths{scratch.path("counted")}, 256).copy(240, ids); }),
             "data: tokens are 14 from 240 on, expected some of 246");
 }
 
+TEST(Rows, NamesItsFiles) {
+  const Scratch scratch;
+  const auto data = text_dataset(counted(scratch, 246, 7));
+  EXPECT_EQ(data->description(), "246 tokens in 1 files");
+  const auto digests = data->digests();
+  ASSERT_EQ(digests.size(), 2u);
+  EXPECT_EQ(digests[0].first, "data");
+  EXPECT_EQ(digests[1].first, "data names");
+  EXPECT_EQ(digests[0].second, digest_of(Paths{scratch.path("counted")}));
+}
+
 }  // namespace
-}  // namespace weft::cli
+}  // namespace weft

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/run_description.h"
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -8,8 +6,9 @@
 #include <vector>
 
 #include "tests/support/scratch.h"
+#include "weft/extend/token_files.h"
 
-namespace weft::cli {
+namespace weft {
 namespace {
 
 using Paths = std::vector<std::string>;
@@ -67,4 +66,4 @@ TEST(Digest, NamesAreRelativeToWhatWasGiven) {
 }
 
 }  // namespace
-}  // namespace weft::cli
+}  // namespace weft
