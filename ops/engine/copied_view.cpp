@@ -113,33 +113,57 @@ static std::unordered_map<uint32_t, Put>& all_puts() {
 
 bool puts(const Op& op, Put put) { return all_puts().emplace(op.body().id, std::move(put)).second; }
 
-/// Puts the elements of `part` to their places in `base`, found from the numbers of these.
-static void put_by_number(const Op& op, const Attributes& attributes, const Tensor& base,
-                          const Tensor& part) {
+/// Returns the numbers of base's elements, in a tensor of base's shape on all ranks.
+static Tensor numbers_of(const Tensor& base) {
   TensorOptions options{.dtype = DType::i64, .device = base.device()};
   if (base.is_sharded()) options.sharding = Sharding(base.sharding().mesh(), {});
-  const Tensor numbers =
-      reshape(arange(0, static_cast<double>(base.numel()), 1, options), base.shape());
-  copy_(base, put(base, op({numbers}, attributes), part));
+  return reshape(arange(0, static_cast<double>(base.numel()), 1, options), base.shape());
 }
 
-void CopiedView::put_back(bool is_recorded) {
+/// Returns which elements of `base` the tensor `shown` of the memory of `part` shows, where `part`
+/// shows those that `numbers` says.
+static Tensor numbers_shown(const Tensor& numbers, const Tensor& part, const TensorBody& shown) {
+  const auto as_numbers = [](const Layout& layout) {
+    return layout_of(layout.sharding, layout.shape, DType::i64);
+  };
+  const Tensor moved = moved_to(numbers, as_numbers(*layout_of(part)));
+  const TensorBody& body = *part.body();
+  const size_t elements = body.storage->bytes() / size_of(part.dtype());
+  const Ref<Storage> storage = Storage::allocate(elements * sizeof(int64_t), part.device());
+  copy(make_tensor(layout_of(moved), storage, body.offset, body.strides).block(), moved.block());
+  return make_tensor(as_numbers(*shown.layout), storage, shown.offset, shown.strides);
+}
+
+void CopiedView::put_back(const TensorBody& shown, bool is_recorded) {
   const NoGrad no_grad;
   if (is_recorded) mark_recorded(base);
+  const Ref<Form>& form = part.body()->form;
+  const bool repeats = form && repeats_elements(part.shape(), form->strides);
+  const bool is_here = part.device().kind != DeviceKind::meta;
   is_busy = true;
   try {
     const auto found = all_puts().find(op->id);
-    if (found != all_puts().end()) {
+    if (found != all_puts().end() && !repeats) {
       found->second(attributes, base, part);
-    } else if (part.device().kind != DeviceKind::meta) {
-      put_by_number(Op(op), attributes, base, part);
+    } else if (is_here) {
+      Tensor numbers = Op(op)({numbers_of(base)}, attributes), from = part;
+      if (repeats) {
+        numbers = numbers_shown(numbers, part, shown);
+        from = make_tensor(shown.layout, shown.storage, shown.offset, shown.strides);
+      }
+      copy_(base, put(base, numbers, from));
     }
   } catch (...) {
     is_busy = false;
     throw;
   }
   is_busy = false;
-  version = changes_of(base);
+  // The other elements of `part` that are the same ones of `base` follow.
+  if (repeats) {
+    refresh();
+  } else {
+    version = changes_of(base);
+  }
   for (CopiedView* at = this; at; at = at->base.body()->copied.get()) {
     at->recorded = at->base.storage()->recorded_changes();
   }
@@ -195,6 +219,6 @@ void mark_recorded(const Tensor& tensor) {
   if (const Ref<CopiedView>& copied = tensor.body()->copied) mark_recorded(copied->base);
 }
 
-void put_back(const TensorBody& body, bool recorded) { body.copied->put_back(recorded); }
+void put_back(const TensorBody& body, bool recorded) { body.copied->put_back(body, recorded); }
 
 }  // namespace weft

@@ -42,7 +42,8 @@ struct CopiedView final : public RefCounted {
   void refresh();
   /// Refreshes the copy before a read of this rank's part; throws if that needs other ranks.
   void read();
-  void put_back(bool is_recorded);
+  /// Puts back what `shown`, a tensor of the memory of `part`, has changed.
+  void put_back(const TensorBody& shown, bool is_recorded);
   /// Throws std::invalid_argument "<what>: ..." where a change of `view` cannot be put back.
   void check_changeable(const char* what, const Tensor& view) const;
 

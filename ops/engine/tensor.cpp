@@ -49,8 +49,7 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
   return true;
 }
 
-/// Returns whether two elements of such a tensor may share memory.
-static bool repeats_elements(const Shape& shape, const Strides& strides) {
+bool repeats_elements(const Shape& shape, const Strides& strides) {
   if (shape.product() == 0) return false;
   int64_t extent = 1;
   int inner = shape.ndim();

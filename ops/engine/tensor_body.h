@@ -108,6 +108,8 @@ void check_shape(const char* what, const Shape& shape);
 /// Whether `from`, broadcast from the right, is `to`.
 bool broadcasts_to(const Shape& from, const Shape& to);
 
+/// Returns whether two elements of a tensor with such strides may share memory.
+bool repeats_elements(const Shape& shape, const Strides& strides);
 /// Throws std::invalid_argument when a change in place of the tensor would be lost, or would change
 /// an element more than once. Equal on all ranks.
 void check_changeable(const char* what, const Tensor& tensor);

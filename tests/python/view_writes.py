@@ -23,6 +23,8 @@ MESHES += ((1, 2, 3),)
 REPEATED = "repeats elements (expand)"
 # The mesh of the calling rank.
 HERE = threading.local()
+# Cases from this seed on begin with a view that may show an element more than once.
+REPEATING = 1_000_000
 SIZES = (0, 1, 1, 2, 3, 3, 4, 5, 7, 8)
 
 
@@ -38,6 +40,8 @@ class Case:
         self.views = [self.view() for _ in range(r.choice((0, 1, 1, 2, 2, 3)))]
         self.writes = [self.write() for _ in range(r.choice((1, 1, 2, 3)))]
         self.mesh = mesh
+        if seed >= REPEATING:
+            self.repeat()
 
     def layout(self, ndim, mesh):
         r = self.random
@@ -47,6 +51,11 @@ class Case:
     def view(self):
         """A function of (NumPy array, tensor) and numbers drawn now, so that all ranks agree."""
         return self.random.choice(VIEWS), self.random.randrange(1 << 30)
+
+    def repeat(self):
+        """Makes the first view one that may show an element more than once."""
+        repeats = self.random.choice((unfolded, expanded))
+        self.views.insert(0, (repeats, self.random.randrange(1 << 30)))
 
     def write(self):
         return self.random.choice(WRITES), self.random.randrange(1 << 30)
@@ -214,7 +223,7 @@ def picked(r, a, x):
     if not a.ndim or not a.shape[0]:
         return None
     rows = [r.randrange(a.shape[0]) for _ in range(r.randint(1, 3))]
-    return f"[{rows}]", a[rows], x[rows]
+    return f"[{rows}]", np.ascontiguousarray(a[rows]), x[rows]
 
 
 VIEWS = (sliced,) * 6 + (selected, narrowed, permuted, transposed, moved, reshaped, reshaped)

@@ -15,6 +15,8 @@ def test_random_cases_are_numpys():
     """view_writes.py runs more: 50,000 with FIRST END, or WEFT_VIEW_CASES here."""
     count = int(os.environ.get("WEFT_VIEW_CASES", 520))
     failures = view_writes.run_seeds(range(count))
+    repeating = view_writes.REPEATING
+    failures |= view_writes.run_seeds(range(repeating, repeating + count // 2))
     assert not failures, "\n".join(f"seed {seed}: {words}" for seed, words in failures.items())
 
 
