@@ -6,10 +6,10 @@
 
 Writes templates.json: the conversations, and for each template its text, the hash of what it makes
 of each conversation, and edits: [byte, removed bytes, inserted text, hash of all conversations].
-The
-hash is FNV-1a of 64 bits in hexadecimal; 0 where Jinja2 raises an error. The templates are those of
-the packages llama-cpp-python 0.3.36 (llama.cpp's models/templates, MIT), trl 1.16 (Apache-2.0) and
-axolotl 0.19 (Apache-2.0). Needs transformers 5.24 and jinja2 3.1.6.
+The hash is FNV-1a of 64 bits in hexadecimal; 0 where Jinja2 raises an error. The templates are
+those of the packages llama-cpp-python 0.3.36 (llama.cpp's models/templates, MIT), trl 1.16
+(Apache-2.0), axolotl 0.19 (Apache-2.0) and of the source of vllm 0.33 (its examples, Apache-2.0).
+Needs transformers 5.24 and jinja2 3.1.6.
 """
 import datetime
 import json
