@@ -97,8 +97,9 @@ struct Gpu {
 }  // namespace
 
 /// NVIDIA's data sheets of these GPUs, without sparsity; the first whose part is found counts.
-/// GH200 computes as an H100 SXM does.
+/// A GH200 computes as an H100 SXM does; its memory and links are others.
 static constexpr Gpu kGpus[] = {
+    {"GH200", 989.4, 66.9, 1978.9},
     {"H100 PCIe", 756, 51.2, 1513},
     {"H100 NVL", 835.5, 60, 1671},
     {"H200 NVL", 835.5, 60, 1671},

@@ -237,7 +237,7 @@ static const Op igamma_op = floating_elementwise<Igamma, 2>({
     .structure = one_flag("upper"),
     .backward =
         [](const Grad& g) {
-          const Tensor &a = g.in(0), x = g.in(1);
+          const Tensor a = g.in(0), x = g.in(1);
           if (g.wants(0)) g.give(0, mul(g.grad(), igamma_slope(g)));
           const Tensor density = exp(sub(sub(mul(sub(a, 1), log(x)), x), lgamma(a)));
           g.give(1, mul(g.attribute(0) ? neg(g.grad()) : g.grad(), density));

@@ -252,7 +252,7 @@ static bool writes_directly(const Running& run, const Ref<Layout>& result, size_
 
 /// Makes the results, in their places; those that cannot be written there directly get scratch
 /// memory.
-static void make_results(Running& run, std::span<Place> places = {}) {
+static void make_results(Running& run, std::span<Place> places) {
   for (size_t i = 0; i < run.route.results.size(); ++i) {
     const Ref<Layout>& layout = run.route.results[i];
     Place* place = i < places.size() ? &places[i] : nullptr;
@@ -306,6 +306,17 @@ static bool take_kept(KeptResults& kept, Running& run) {
   return run.results.count > 0;
 }
 
+/// Computes the results, in their places.
+static void make_and_compute(Running& run, std::span<Place> places) {
+  const bool is_made_dense = run.op.dense_in && run.device.kind != DeviceKind::meta;
+  if (is_made_dense) make_dense(run);
+  if (!run.op.spec.writes.empty()) keep_apart(run);
+  if (run.route.staged) run_stages(run);
+  make_results(run, places);
+  compute(run);
+  if (is_made_dense) return_writes(run);
+}
+
 Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor> operands,
                  const Attributes& attributes) {
   const RankThread::Call call(thread_of(operands), op->spec.name);
@@ -319,13 +330,7 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   add_operands(run, operands, traced);
   const bool is_made = op->spec.view && make_view(run, operands[0]);
   if (!is_made && !(engine.kept && take_kept(*engine.kept, run))) {
-    const bool is_here = run.device.kind != DeviceKind::meta;
-    if (op->dense_in && is_here) make_dense(run);
-    if (!op->spec.writes.empty()) keep_apart(run);
-    if (route->staged) run_stages(run);
-    make_results(run);
-    compute(run);
-    if (op->dense_in && is_here) return_writes(run);
+    make_and_compute(run, {});
     if (engine.kept) [[unlikely]]
       engine.kept->keep(op->spec.name, run.results.all());
   }
@@ -366,14 +371,11 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   if (!route) [[unlikely]]
     return dispatch_into(op, joined(*op, operands), attributes, places);
   for (size_t i = 0; i < places.size(); ++i) check_place(*op, route->results[i], places[i]);
+  check_writes(*op, operands);
   Running run(*op, *route, operands, attributes);
   add_operands(run, operands, traced);
-  if (!op->spec.view || !make_view(run, operands[0])) {
-    if (op->dense_in && run.device.kind != DeviceKind::meta) make_dense(run);
-    if (route->staged) run_stages(run);
-    make_results(run, places);
-    compute(run);
-  }
+  if (!op->spec.view || !make_view(run, operands[0])) make_and_compute(run, places);
+  for (int i : op->spec.writes) changed(operands[static_cast<size_t>(i)]);
   fill_places(run.results, places);
   return std::move(run.results);
 }

@@ -33,7 +33,7 @@ def init_device_mesh(device_type, mesh_shape, *, mesh_dim_names=None, world=None
             "axes"
         )
     axes = list(zip(names, mesh_shape))
-    return _weft.DeviceMesh(world or connect(), axes, device_type=device_type)
+    return _weft.DeviceMesh(connect() if world is None else world, axes, device_type=device_type)
 
 
 def distribute_tensor(tensor, device_mesh, placements=None, *, src_data_rank=None):

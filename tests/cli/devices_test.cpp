@@ -11,7 +11,8 @@ TEST(Devices, KnowsMachinesByTheNamesThatDriversTell) {
   EXPECT_EQ(machine_of_device("NVIDIA H100 80GB HBM3", "bf16").value().name, "h100");
   EXPECT_EQ(machine_of_device("NVIDIA H200", "f32").value().name, "h200");
   EXPECT_EQ(machine_of_device("NVIDIA A100-SXM4-80GB", "bf16").value().name, "a100");
-  for (const char* name : {"emulated GPU", "NVIDIA H100 PCIe", "NVIDIA A100-PCIE-40GB"}) {
+  for (const char* name :
+       {"emulated GPU", "NVIDIA H100 PCIe", "NVIDIA A100-PCIE-40GB", "NVIDIA GH200 480GB"}) {
     EXPECT_FALSE(machine_of_device(name, "bf16")) << name;
   }
 }

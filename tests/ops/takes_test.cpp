@@ -78,6 +78,24 @@ TEST(Takes, AnOperandInPlaceIsChangedWhereItLies) {
   expect_close(whole(square), symmetric, 0, "overlapping");
 }
 
+TEST(Takes, AChangeInPlaceBesideADestinationIsKept) {
+  OpSpec spec = plus();
+  spec.rule = "..., ... -> ...";
+  spec.forward = [](const Call& c) {
+    for (int64_t i = 0; i < c.in(0).numel(); ++i) {
+      c.in(0).as<float>()[i] += c.in(1).as<float>()[i];
+      c.out().as<float>()[i] = -c.in(1).as<float>()[i];
+    }
+  };
+  const Op op(spec);
+  const Tensor a = numbers({3, 3}), into = zeros({3, 3});
+  const Array expected = whole(add(a.t(), a)), negated = whole(neg(a));
+  const Tensor turned = a.t();
+  op.into(into, false, Tensors{turned, a});
+  expect_close(whole(turned), expected, 0, "target");
+  expect_close(whole(into), negated, 0, "destination");
+}
+
 TEST(Takes, OtherDtypesAreRefused) {
   const Op op(twice_and());
   const Tensor a = ones({2}), integers = ones({2}, {.dtype = i64});

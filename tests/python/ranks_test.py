@@ -347,3 +347,13 @@ def test_too_many_ranks_are_refused():
             weft.run_ranks(ranks, lambda world: None)
     with pytest.raises(ValueError, match="size is 2147483647, expected 1 to 1048576"):
         weft.fake_world(0, 2**31 - 1)
+
+
+def test_a_mesh_over_a_group_is_of_its_members():
+    def body(world):
+        group = world.split(-1 if world.rank == 0 else 0, world.rank, "rest")
+        mesh = weft.init_device_mesh("cpu", (2,), mesh_dim_names=("dp",), world=group)
+        return bool(group), bool(mesh), str(mesh)
+
+    expected = [(False, False, "mesh()"), *[(True, True, "mesh(dp=2)")] * 2]
+    assert weft.run_ranks(3, body) == expected
