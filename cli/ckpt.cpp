@@ -7,7 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/resume.h"
+#include "weft/extend/run_folder.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {

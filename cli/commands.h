@@ -46,11 +46,6 @@ inline std::string readable_bytes(int64_t bytes) {
   return readable(static_cast<double>(bytes), "B");
 }
 
-/// Renames a file that is not empty to the first free name of "<path>.1", "<path>.2", ..., and
-/// prints so: what a command writes replaces nothing. Leaves pipes and devices alone.
-/// std::invalid_argument, which begins with `flag`, when it cannot.
-void set_aside(const char* flag, const std::string& path);
-
 /// From now on a stdout or stderr whose reader is gone is an error at the end, instead of SIGPIPE
 /// at once: for commands that save something.
 inline void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
@@ -64,10 +59,6 @@ int job_ranks(int asked, const char* flag);
 void note_flags(int argc, char** argv);
 /// Throws when a rank's process was started with other flags than rank 0's. Collective.
 void check_same_flags(const Communicator& world);
-/// std::invalid_argument on all ranks when the text of one is not rank 0's: "rank 2 <verb> <own>
-/// but rank 0 <first>". Collective; nothing where all ranks are threads, which have the same.
-void check_same(const Communicator& world, const char* verb, const std::string& own);
-
 /// True in the process that speaks for all ranks.
 bool is_first_process();
 

@@ -10,6 +10,7 @@
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/trainer.h"
 #include "weft/transformer.h"
 
 namespace weft::cli {

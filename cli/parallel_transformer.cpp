@@ -366,9 +366,4 @@ Tensor ParallelTransformer::differentiate(const Tensor& ids, const Tensor& targe
   return loss.detach();
 }
 
-Tensor ParallelTransformer::train(const Tensor& ids, const Tensor& targets, int64_t micro_step) {
-  const NoSync no_sync(model_, micro_step + 1 < options_.accumulate);
-  return differentiate(ids, targets);
-}
-
 }  // namespace weft::cli

@@ -108,8 +108,6 @@ class ParallelTransformer {
 
   /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss.
   Tensor differentiate(const Tensor& ids, const Tensor& targets);
-  /// The same of a sharded model, which reduces the sums after the last one.
-  Tensor train(const Tensor& ids, const Tensor& targets, int64_t micro_step);
 
  private:
   const ParallelOptions options_;

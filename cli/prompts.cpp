@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/run_folder.h"
 #include "weft/extend/saved_model.h"
 
 namespace weft::cli {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "weft/error.h"
+#include "weft/extend/run_folder.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -22,15 +23,6 @@ static std::string flags_of_process;
 
 void note_flags(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) flags_of_process += concat(i > 1 ? " " : "", argv[i]);
-}
-
-void check_same(const Communicator& world, const char* verb, const std::string& own) {
-  if (launched_ranks() == 1) return;
-  const std::string first = world.broadcast(own, 0);
-  const bool is_same = first == own;
-  fail_on_all_ranks(
-      world,
-      is_same ? "" : concat("rank ", world.rank(), ' ', verb, ' ', own, " but rank 0 ", first));
 }
 
 void check_same_flags(const Communicator& world) {

@@ -16,9 +16,9 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/flight.h"
+#include "weft/extend/run_folder.h"
 #include "weft/launch.h"
 #include "weft/ranks.h"
 

@@ -2,137 +2,13 @@
 #include "cli/run_description.h"
 
 #include <algorithm>
-#include <bit>
-#include <charconv>
-#include <cinttypes>
-#include <cstddef>
-#include <filesystem>
-#include <optional>
-#include <sstream>
-#include <type_traits>
 
-#include "cli/weights.h"
-#include "weft/checkpoint.h"
+#include "weft/context.h"
 #include "weft/error.h"
-#include "weft/extend/file.h"
-#include "weft/extend/hash.h"
-#include "weft/extend/saved_model.h"
+#include "weft/extend/run_folder.h"
 #include "weft/ranks.h"
-#include "weft/safetensors.h"
 
 namespace weft::cli {
-
-using SavedNumbers = std::map<std::string, int64_t>;
-
-static constexpr std::string_view kModel = "model.";
-
-/// Doubles in the shortest text that gives the same again, digests in hexadecimal digits.
-static std::string in_words(double value) {
-  char text[32];
-  return {text, std::to_chars(text, std::end(text), value, std::chars_format::general).ptr};
-}
-static std::string in_words(int64_t value) { return std::to_string(value); }
-static std::string in_words(Digest value) { return formatted("%" PRIx64, value); }
-static std::string in_words(const std::string& value) { return value; }
-
-static std::string in_words(const RunItem& item) {
-  return std::visit([](const auto& value) { return in_words(value); }, item.value);
-}
-
-static std::string key_of(const RunItem& item) {
-  const bool of_model = item.name.starts_with(kModel);
-  return of_model ? concat("config/", item.name.substr(kModel.size())) : concat("run/", item.name);
-}
-
-/// The name of the item that holds all choices of a config, and no sizes that may change;
-/// `saved_config` reads it.
-static constexpr const char* kChoices = "config";
-
-/// Returns the value of an item in a checkpoint, in words; "" when the checkpoint lacks it.
-static std::string saved_words(const RunItem& item, const SavedNumbers& saved) {
-  const std::string key = key_of(item);
-  return std::visit(
-      [&]<class T>(const T&) -> std::string {
-        if constexpr (std::is_same_v<T, std::string>) {
-          return saved_text(key, saved);
-        } else {
-          return saved.contains(key) ? in_words(std::bit_cast<T>(saved.at(key))) : "";
-        }
-      },
-      item.value);
-}
-
-void RunDescription::check_ranks(const Communicator& world) {
-  if (launched_ranks() == 1) return;
-  std::string own;
-  for (const RunItem& item : items_) own += concat(item.name, '\n', in_words(item), '\n');
-  // Processes of one build with equal flags have equal names.
-  std::istringstream of_first(world.broadcast(own, 0));
-  std::string mistake, name, value;
-  for (RunItem& item : items_) {
-    std::getline(std::getline(of_first, name), value);
-    if (name == item.name && item.is_of_first) item.value = Digest{std::stoull(value, nullptr, 16)};
-    if (name == item.name && value == in_words(item)) continue;
-    mistake = concat("train: rank ", world.rank(), " has ", item.name, ' ', in_words(item),
-                     ", rank 0 has ", value, "; all ranks must have the same");
-    break;
-  }
-  fail_on_all_ranks(world, mistake);
-}
-
-SavedNumbers RunDescription::numbers() const {
-  SavedNumbers numbers;
-  for (const RunItem& item : items_) {
-    if (item.resumed == Resumed::not_saved) continue;
-    std::visit(
-        [&]<class T>(const T& value) {
-          if constexpr (std::is_same_v<T, std::string>) {
-            save_text(key_of(item), value, numbers);
-          } else {
-            numbers.emplace(key_of(item), std::bit_cast<int64_t>(value));
-          }
-        },
-        item.value);
-  }
-  return numbers;
-}
-
-void RunDescription::check_resumed(const std::string& path, const SavedNumbers& saved,
-                                   std::span<const std::string> allowed, bool prints) const {
-  std::vector<std::string> refused, flags, fixed, noted, missing;
-  for (const RunItem& item : items_) {
-    if (item.resumed == Resumed::not_saved) continue;
-    const std::string before = saved_words(item, saved), now = in_words(item);
-    const bool is_choices = item.name == concat(kModel, kChoices);
-    if (before == now || (is_choices && are_same_choices(before, now))) continue;
-    if (before.empty()) {
-      missing.push_back(item.name);
-      continue;
-    }
-    if (is_choices && !fixed.empty()) continue;
-    const std::string difference = concat(item.name, " is ", now, ", the checkpoint's is ", before);
-    if (item.resumed == Resumed::refused) {
-      fixed.push_back(difference);
-    } else if (item.resumed == Resumed::noted) {
-      noted.push_back(concat(difference, " (", item.note, ')'));
-    } else if (std::ranges::find(allowed, item.note) != allowed.end()) {
-      noted.push_back(concat(difference, " (allowed by --allow-change)"));
-    } else {
-      refused.push_back(difference);
-      if (std::ranges::find(flags, item.note) == flags.end()) flags.push_back(item.note);
-    }
-  }
-  if (!fixed.empty()) fail("--resume: ", listed(fixed, {}, "; "), ", expected equal values");
-  if (!refused.empty()) {
-    fail("--resume: ", listed(refused, {}, "; "), ", expected equal values; --allow-change ",
-         listed(flags, {}, ","), " continues with the new value", refused.size() == 1 ? "" : "s");
-  }
-  if (!prints) return;
-  for (const std::string& note : noted) warn("note: ", note);
-  if (missing.empty()) return;
-  warn("warning: ", path,
-       " does not hold these settings of its run, which are not compared: ", listed(missing));
-}
 
 static constexpr const char* kRounding = "results differ by rounding";
 
@@ -149,16 +25,6 @@ AdamWOptions adamw_options(const TrainOptions& options) {
 WarmupCosine schedule_of(const TrainOptions& options) {
   const int64_t warmup = std::min<int64_t>(100, options.steps / 10);
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
-}
-
-void add_model(const TransformerConfig& config, RunDescription& run) {
-  const std::string model(kModel);
-  for_saved_sizes(config, [&]<class Size>(const char* name, const Size& size) {
-    run.add({model + name, SavedSize<Size>{size}, Resumed::refused});
-  });
-  run.add({model + kChoices, saved_choices(config), Resumed::refused});
-  run.add({model + "max_sequence", config.max_sequence, Resumed::noted, "it bounds rows only"});
-  run.add({model + "deviation", config.deviation});
 }
 
 RunDescription described(const TrainOptions& options, const TransformerConfig& config,
@@ -205,14 +71,9 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   return run;
 }
 
-std::vector<RunItem> digests_of_files(const TrainOptions& options, const TokenStream& data) {
-  const auto& paths = data.paths();
-  std::vector<RunItem> items = {{"data", Digest{digest_of(paths)}, Resumed::allowed, "data"},
-                                {"data names", Digest{digest_of_names(paths, options.data)},
-                                 Resumed::noted, "the contents are the same", true}};
-  if (options.init.empty()) return items;
-  items.push_back({"init", Digest{digest_of(files_of_weights(options.init))}});
-  return items;
+std::vector<RunItem> digests_of_weights(const TrainOptions& options) {
+  if (options.init.empty()) return {};
+  return {{"init", Digest{digest_of(files_of_weights(options.init))}}};
 }
 
 }  // namespace weft::cli

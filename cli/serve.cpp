@@ -15,11 +15,9 @@
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "cli/prompts.h"
-#include "cli/resume.h"
-#include "cli/run_description.h"
-#include "cli/weights.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
+#include "weft/extend/run_folder.h"
 #include "weft/ranks.h"
 #include "weft/tensor_parallel.h"
 
@@ -209,8 +207,9 @@ static std::vector<MeshAxis> axes_of(const ServeOptions& options) {
 /// One rank's part.
 static void serve_rank(const ServeOptions& options, const Prompts& prompts,
                        const std::vector<MeshAxis>& axes, const Communicator& world) {
-  const std::string path =
-      is_hugging_face(options.model) ? options.model : chosen_checkpoint(options.model, world);
+  const std::string path = is_hugging_face(options.model)
+                               ? options.model
+                               : chosen_checkpoint("sample:", options.model, world);
   if (path.empty())
     fail("sample: ", options.model, " has no complete checkpoint, expected at least one");
   const TransformerConfig config = config_of_weights(path);

@@ -26,10 +26,6 @@ std::optional<double> peak_operations(std::string_view device_name, const Parall
 /// As training_operations_a_token, but of attention only what a causal mask and windows leave: the
 /// operations that a step needs, which MFU counts.
 double needed_operations_a_token(const TransformerConfig& config, int64_t sequence);
-/// The reason of a fraction above 1.
-inline constexpr const char* kAbovePeak =
-    "MFU above 100 %: the peak (--peak-tflops, or what products reach on this machine) is too low";
-
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further repetition of the pattern of layers adds the same.
 StepCost step_cost(const Communicator& world, const TransformerConfig& config,

@@ -9,12 +9,11 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/resume.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"
-#include "cli/weights.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/run_folder.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -104,9 +103,10 @@ static void check_graph(TrainOptions& o) {
 
 /// Fills in what was not said and checks what the flags say together.
 static void complete(TrainOptions& o) {
+  o.checkpoints.are_flags = o.checkpoints.heeds_signals = true;
   if (o.device == "meta") fail("--device is meta, expected cpu or cuda; see weft estimate");
   check_available(device_named(o.device));
-  complete(o.checkpoints);
+  check_directories(o.checkpoints);
   if (!o.init.empty()) o.init = weights_in("--init", o.init);
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
   const int most = std::max(kMostLocalRanks, launched_ranks());

@@ -7,20 +7,9 @@
 #include <vector>
 
 #include "cli/parallel_transformer.h"
+#include "weft/trainer.h"
 
 namespace weft::cli {
-
-/// The folder of a run's checkpoints, how often it saves, and which checkpoint it resumes from.
-struct ResumeOptions {
-  std::string save;
-  int64_t save_every = 0;
-  int keep = 3;
-  bool save_non_finite = false;
-  double lease_seconds = 60;
-  std::string resume;
-  /// Settings in which this run may differ from the one that it resumes.
-  std::vector<std::string> allow_change;
-};
 
 /// Options of `weft train`.
 struct TrainOptions {

@@ -43,6 +43,7 @@ class TextDataset final : public Dataset {
 
   int64_t sequence() const override { return source_->options.sequence; }
   int64_t rows() const override { return count_; }
+  bool has_masks() const override { return false; }
   void read(int64_t first, const RowSpans& into) const override {
     const auto [ids, targets, segments] = into;
     const auto size = static_cast<size_t>(sequence());

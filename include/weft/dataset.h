@@ -34,6 +34,8 @@ class WEFT_API Dataset {
   virtual int64_t rows() const = 0;
   /// Whether rows hold several documents, whose tokens do not attend to each other.
   virtual bool has_segments() const { return false; }
+  /// Whether targets may be kIgnoredTarget. False saves that they are counted.
+  virtual bool has_masks() const { return true; }
   /// Writes rows from index `first` on. Several threads may read at once. std::runtime_error names
   /// a file that cannot be read or has changed.
   virtual void read(int64_t first, const RowSpans& into) const = 0;

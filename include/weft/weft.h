@@ -51,5 +51,6 @@
 #include "weft/tokenizer.h"
 #include "weft/torch.h"
 #include "weft/trace.h"
+#include "weft/trainer.h"
 #include "weft/transformer.h"
 #include "weft/transformer_config.h"

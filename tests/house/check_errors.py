@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("include", "src", "mesh", "ops", "nn", "fsdp", "tp", "checkpoint", "data",
-           "cli", "python")
+           "train", "cli", "python")
 CALL = re.compile(r"(?<![\w.>])(fail|fail_call|throw_invalid_argument|throw_runtime_error|"
                   r"py::(?:type|value|index|key|attribute)_error)\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -89,6 +89,7 @@ def mistake_in(kind, text, folder):
     if re.match(r"\S+ has no attribute |[a-z_][\w ]*: \{\}$", text):
         return None  # as Python says it, or a text made elsewhere
     is_of_flag = folder == "cli" and re.match(r"(?:\{\})+ (?:is|has) ", text)  # flag or value
+    is_of_flag = is_of_flag or (folder == "train" and text.startswith("{}"))  # option_names.h
     name = NAME if kind == "argument" else rf"(?:{NAME}|[A-Za-z_]\w+)"  # MPI_Init, cudnn plans
     if not is_of_flag and not re.match(rf"{name}: |--[a-z]", text):
         return "must begin with '<op>: ' or a flag"

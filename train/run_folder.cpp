@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/weights.h"
+#include "weft/extend/run_folder.h"
 
 #include <algorithm>
 
-#include "cli/commands.h"
-#include "cli/resume.h"
 #include "weft/checkpoint.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -15,7 +13,7 @@
 #include "weft/ops/reductions.h"
 #include "weft/safetensors.h"
 
-namespace weft::cli {
+namespace weft {
 
 namespace fs = std::filesystem;
 
@@ -102,7 +100,7 @@ static std::string place_of(const std::string& weights, const TransformerConfig&
 }
 
 /// Collective where parameters are sharded.
-static void check_finite(const TransformerModel& model, const std::string& weights) {
+static void check_finite(const Module& model, const std::string& weights) {
   const NoGrad no_grad;
   std::vector<std::string> bad;
   std::string first;
@@ -115,15 +113,23 @@ static void check_finite(const TransformerModel& model, const std::string& weigh
     bad.push_back(named.name());
   }
   if (bad.empty()) return;
-  fail("weights: ", place_of(weights, model.config(), bad[0]), first,
-       " elements that are NaN or infinite",
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  fail("weights: ",
+       transformer ? place_of(weights, transformer->config(), bad[0])
+                   : concat(weights, ": tensor ", in_quotes(bad[0])),
+       first, " elements that are NaN or infinite",
        bad.size() > 1 ? concat(", and so have ", bad.size() - 1, " other tensors") : "",
        ", expected finite weights");
 }
 
-void load_weights(TransformerModel& model, const std::string& weights) {
+void load_weights(Module& model, const std::string& weights) {
   if (is_hugging_face(weights)) {
-    load_hugging_face(model, weights);
+    auto* transformer = dynamic_cast<TransformerModel*>(&model);
+    if (!transformer) {
+      fail("weights: model is not a TransformerModel, expected one for a Hugging Face model, ",
+           weights);
+    }
+    load_hugging_face(*transformer, weights);
     return check_finite(model, weights);
   }
   StateDict state;
@@ -145,4 +151,4 @@ void keep_files(const std::string& weights, const std::string& directory) {
   keep_model_files(is_checkpoint ? kept_model_files(weights) : weights, directory);
 }
 
-}  // namespace weft::cli
+}  // namespace weft

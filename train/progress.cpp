@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/progress.h"
+#include "train/progress.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
-#include "cli/commands.h"
-#include "cli/step_cost.h"
+#include "train/option_names.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/run_folder.h"
 #include "weft/moe.h"
+#include "weft/transformer.h"
 
-namespace weft::cli {
+namespace weft {
 
 double ExpertReport::imbalance() const {
   double most = 1;
@@ -26,7 +26,7 @@ double ExpertReport::imbalance() const {
   return most;
 }
 
-std::optional<ExpertReport> end_step_of_experts(TransformerModel& model, double rate) {
+std::optional<ExpertReport> end_step_of_experts(Module& model, double rate) {
   const std::vector<MoE*> layers = moe_layers(model);
   if (layers.empty()) return {};
   const NoGrad no_grad;
@@ -36,7 +36,8 @@ std::optional<ExpertReport> end_step_of_experts(TransformerModel& model, double 
     report.dropped += layer->dropped();
     layer->update_balance(rate);
   }
-  const Tensor& loss = model.balance_loss();
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
+  const Tensor loss = transformer ? transformer->balance_loss() : Tensor();
   if (loss) report.balance_loss = loss.full_tensor().item();
   return report;
 }
@@ -60,36 +61,39 @@ static bool ends_with_later_step(std::string_view text, int64_t done, size_t& be
 }
 
 /// Cuts the lines of steps after `done`, which run again, and a last line that was torn.
-static void cut_metrics(const std::string& path, int64_t done) {
+static void cut_metrics(const std::string& flag, const std::string& path, int64_t done) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return;
-  const std::string text = read_file("--metrics", path);
+  const std::string text = read_file(flag, path);
   size_t end = text.size(), begin = 0, lines = 0;
   for (; end > 0 && ends_with_later_step({text.data(), end}, done, begin); ++lines) end = begin;
   if (lines > 0) {
     std::filesystem::resize_file(path, end, error);
-    if (error) fail_call("truncate", "--metrics: ", path, ": ", error.message());
-    warn("--metrics ", printable(path), ": removed ", lines, lines == 1 ? " line" : " lines",
+    if (error) fail_call("truncate", flag, ": ", path, ": ", error.message());
+    warn(flag, ' ', printable(path), ": removed ", lines, lines == 1 ? " line" : " lines",
          " after step ", done, ", from which the run goes on");
   } else if (!text.empty() && !text.ends_with('\n')) {
-    OutputFile("--metrics", path, OutputFile::Mode::append).write("\n");
+    OutputFile(flag, path, OutputFile::Mode::append).write("\n");
   }
 }
 
-Progress::Progress(const std::string& metrics_file, int64_t steps, int64_t done) : steps_(steps) {
-  if (metrics_file.empty()) return;
-  done > 0 ? cut_metrics(metrics_file, done) : set_aside("--metrics", metrics_file);
-  file_.emplace("--metrics", metrics_file,
+Progress::Progress(const TrainerOptions& options, int64_t done) : options_(options) {
+  if (options.metrics.empty()) return;
+  const std::string flag = option_name("metrics", options.checkpoints.are_flags);
+  done > 0 ? cut_metrics(flag, options.metrics, done) : set_aside(flag.c_str(), options.metrics);
+  file_.emplace(flag, options.metrics,
                 done > 0 ? OutputFile::Mode::append : OutputFile::Mode::replace);
 }
 
 void Progress::report(const StepReport& report) {
   if (first_ == 0) first_ = report.step;
   if (file_) write_metrics(report);
-  if (report.utilization.value_or(0) > 1 && !std::exchange(is_above_peak_, true)) warn(kAbovePeak);
-  bool is_end = report.step == steps_;
-  bool is_due = !printed_ || Clock::now() - *printed_ >= kQuiet;
-  if (is_end || is_due || report.validation_loss) print_line(report);
+  if (report.utilization.value_or(0) > 1 && !std::exchange(is_above_peak_, true)) {
+    warn(kAbovePeak);
+  }
+  bool is_end = report.step == options_.steps;
+  bool is_due = !told_ || Clock::now() - *told_ >= kQuiet;
+  if (is_end || is_due || report.validation_loss) tell_line(report);
 }
 
 using MetricsJson = nlohmann::ordered_json;
@@ -131,48 +135,25 @@ static std::string duration_text(double seconds) {
   return formatted("%d s", int(whole));
 }
 
-void Progress::print_line(const StepReport& report) {
-  printed_ = Clock::now();
+void Progress::tell_line(const StepReport& report) {
+  told_ = Clock::now();
+  if (!options_.tell) return;
   double left = report.seconds / static_cast<double>(report.step - first_ + 1) *
-                static_cast<double>(steps_ - report.step);
-  print("step ", report.step, '/', steps_);
-  std::printf("  loss %.4f", report.loss);
-  if (report.validation_loss) std::printf("  validation loss %.4f", *report.validation_loss);
-  std::printf("  lr %.2e  %.0f tokens/s", report.learning_rate, report.tokens_per_second);
-  if (report.utilization) std::printf("  MFU %.1f %%", 100 * *report.utilization);
+                static_cast<double>(options_.steps - report.step);
+  std::string line = concat("step ", report.step, '/', options_.steps);
+  line += formatted("  loss %.4f", report.loss);
+  if (report.validation_loss) line += formatted("  validation loss %.4f", *report.validation_loss);
+  line += formatted("  lr %.2e  %.0f tokens/s", report.learning_rate, report.tokens_per_second);
+  if (report.utilization) line += formatted("  MFU %.1f %%", 100 * *report.utilization);
   if (report.experts) {
-    std::printf("  largest load %.2f x mean", report.experts->imbalance());
+    line += formatted("  largest load %.2f x mean", report.experts->imbalance());
     if (report.experts->balance_loss) {
-      std::printf("  balance loss %.3f", *report.experts->balance_loss);
+      line += formatted("  balance loss %.3f", *report.experts->balance_loss);
     }
-    if (report.experts->dropped > 0) print("  ", report.experts->dropped, " dropped");
+    if (report.experts->dropped > 0) line += concat("  ", report.experts->dropped, " dropped");
   }
-  std::printf("  %s left\n", duration_text(left).c_str());
-  std::fflush(stdout);
+  if (!report.skipped.empty()) line += concat("  skipped: ", report.skipped);
+  options_.tell(concat(line, "  ", duration_text(left), " left"));
 }
 
-/// "measured: 0.012 s of communication a step on rank 0's GPU, 0.011 s of them hidden".
-static void tell(TraceScope& trace, const char* what, double communication, double exposed) {
-  trace.note(concat(what, "_communication_seconds"), communication);
-  trace.note(concat(what, "_exposed_seconds"), exposed);
-  std::printf("%s: %.4g s of communication a step on rank 0's GPU, %.4g s of them hidden\n", what,
-              communication, std::max(0.0, communication - exposed));
-}
-
-void report_trace(TraceScope& trace, Device device, const std::optional<StepSeconds>& predicted) {
-  if (trace.dropped() > 0) {
-    print("the trace holds the first ", trace.events(), " events of rank 0; ", trace.dropped(),
-          " were dropped\n");
-  }
-  std::fflush(stdout);
-  const auto measured = device.kind == DeviceKind::cuda ? trace.overlap("step") : TraceOverlap();
-  if (measured.communication == 0) return;
-  tell(trace, "measured", measured.communication, measured.exposed);
-  if (predicted) {
-    tell(trace, "predicted", predicted->communication, predicted->total - predicted->compute);
-  } else {
-    print("predicted: nothing, for weft does not know the rates of ", device_name(device), '\n');
-  }
-}
-
-}  // namespace weft::cli
+}  // namespace weft

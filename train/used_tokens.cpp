@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/used_tokens.h"
+#include "train/used_tokens.h"
 
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
 #include <numeric>
+#include <utility>
 
+#include "train/option_names.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/ranks.h"
 
-namespace weft::cli {
+namespace weft {
 
 /// Steps whose rows are read again when a run is resumed.
 static constexpr size_t kRecentSteps = 8;
@@ -29,8 +31,18 @@ static std::string steps_in_words(int64_t first, int64_t last) {
   return first == last ? concat("step ", first) : concat("steps ", first, " to ", last);
 }
 
-UsedTokens::UsedTokens(const Communicator& world, const TokenData& data, const RowRange& rows)
-    : world_(world), data_(data), rows_(gathered_from(world, rows)) {
+RowBuffer::RowBuffer(int64_t rows, int64_t sequence, bool has_segments)
+    : ids_(static_cast<size_t>(rows * sequence)),
+      targets_(ids_.size()),
+      segments_(has_segments ? ids_.size() : 0) {}
+
+UsedTokens::UsedTokens(const Communicator& world, const Dataset& data, const Dataset* held_out,
+                       int64_t batch, const RowRange& rows)
+    : world_(world),
+      data_(data),
+      held_out_(held_out),
+      batch_(batch),
+      rows_(gathered_from(world, rows)) {
   const auto first_with = [&](const RowRange& range) {
     return static_cast<int>(std::ranges::find(rows_, range) - rows_.begin());
   };
@@ -47,35 +59,43 @@ UsedTokens::UsedTokens(const Communicator& world, const TokenData& data, const R
   }
   const int next = next_[static_cast<size_t>(world.rank())];
   const int64_t count = next < 0 ? 0 : rows_[static_cast<size_t>(next)].count;
-  next_ids_.resize(static_cast<size_t>(count * data.batch().seq));
-  next_targets_.resize(next_ids_.size());
+  next_rows_ = RowBuffer(count, data.sequence(), has_segments());
 }
 
-uint64_t UsedTokens::read_and_hash(int64_t step, int64_t first, std::span<int64_t> ids,
-                                   std::span<int64_t> targets) const {
-  if (step == 0) {
-    data_.validation(first, ids, targets);
-  } else {
-    data_.train(step - 1, first, ids, targets);
-  }
-  const auto seq = static_cast<size_t>(data_.batch().seq);
+/// The hash of a row whose targets are its ids, one place further, is that of the ids and the last
+/// target.
+static uint64_t hash_of_row(int64_t step, int64_t index, const RowSpans& row) {
+  const std::array<int64_t, 3> rest{step, index, row.targets.back()};
+  uint64_t hash = xxh3_of(std::as_bytes(std::span(rest)));
+  const bool follow = std::ranges::equal(row.ids.subspan(1), row.targets.first(row.ids.size() - 1));
+  if (!follow) hash = xxh3_of(std::as_bytes(row.targets), hash);
+  if (!row.segments.empty()) hash = xxh3_of(std::as_bytes(row.segments), hash);
+  return xxh3_of(std::as_bytes(row.ids), hash);
+}
+
+uint64_t UsedTokens::read_and_hash(int64_t step, int64_t first, const RowSpans& into) const {
+  if (into.ids.empty()) return 0;
+  const Dataset& rows = step == 0 ? *held_out_ : data_;
+  RowSpans spans = into;
+  if (!rows.has_segments()) std::ranges::fill(std::exchange(spans.segments, {}), 0);
+  rows.read(step == 0 ? first : (step - 1) * batch_ + first, spans);
+  const auto seq = static_cast<size_t>(data_.sequence());
   uint64_t sum = 0;
-  for (size_t at = 0; at < ids.size(); at += seq, ++first) {
-    // The other targets are ids as well.
-    const std::array<int64_t, 3> rest{step, first, targets[at + seq - 1]};
-    sum += xxh3_of(std::as_bytes(ids.subspan(at, seq)), xxh3_of(std::as_bytes(std::span(rest))));
+  for (size_t at = 0; at < into.ids.size(); at += seq, ++first) {
+    const auto segments = into.segments.empty() ? into.segments : into.segments.subspan(at, seq);
+    sum += hash_of_row(step, first,
+                       {into.ids.subspan(at, seq), into.targets.subspan(at, seq), segments});
   }
   return sum;
 }
 
-void UsedTokens::read(int64_t step, int64_t before, std::span<int64_t> ids,
-                      std::span<int64_t> targets) {
+void UsedTokens::read(int64_t step, int64_t before, const RowSpans& into) {
   const auto rank = static_cast<size_t>(world_.rank());
-  const uint64_t own = read_and_hash(step, before + rows_[rank].first, ids, targets);
+  const uint64_t own = read_and_hash(step, before + rows_[rank].first, into);
   sums_.own += own;
   if (next_[rank] >= 0) {
     const int64_t first = before + rows_[static_cast<size_t>(next_[rank])].first;
-    sums_.next += read_and_hash(step, first, next_ids_, next_targets_);
+    sums_.next += read_and_hash(step, first, next_rows_.spans());
   }
   if (step == 0) return;
   if (step != last_step_) recent_.push_back(0);
@@ -118,32 +138,34 @@ std::map<std::string, int64_t> UsedTokens::numbers() const {
           {"recent_last", recent_last_}};
 }
 
-void UsedTokens::resume(const std::map<std::string, int64_t>& saved, bool reads_again) {
+void UsedTokens::resume(const std::map<std::string, int64_t>& saved, bool reads_again,
+                        bool are_flags) {
   if (!saved.contains("run/used_tokens")) return;
   total_ = std::bit_cast<uint64_t>(saved.at("run/used_tokens"));
   recent_total_ = std::bit_cast<uint64_t>(saved.at("run/recent_tokens"));
   recent_first_ = saved.at("run/recent_first");
   recent_last_ = saved.at("run/recent_last");
   if (!reads_again || recent_last_ == 0) return;
-  const auto [batch_rows, seq] = std::pair(data_.batch().rows, data_.batch().seq);
+  const std::string resume = start_of_error("resume", are_flags);
   const bool is_sane = recent_first_ > 0 && recent_last_ >= recent_first_ &&
                        recent_last_ - recent_first_ < static_cast<int64_t>(kRecentSteps) &&
-                       recent_last_ < std::numeric_limits<int64_t>::max() / batch_rows;
+                       recent_last_ < std::numeric_limits<int64_t>::max() / batch_;
   if (!is_sane)
-    fail("--resume: the checkpoint's last steps are ", recent_first_, " to ", recent_last_,
+    fail(resume, "the checkpoint's last steps are ", recent_first_, " to ", recent_last_,
          ", expected increasing ones");
   const int64_t rank = world_.rank(), ranks = world_.size();
-  const int64_t first = batch_rows * rank / ranks, last = batch_rows * (rank + 1) / ranks;
-  std::vector<int64_t> ids(static_cast<size_t>((last - first) * seq)), targets(ids.size());
+  const int64_t first = batch_ * rank / ranks, last = batch_ * (rank + 1) / ranks;
+  RowBuffer rows(last - first, data_.sequence(), data_.has_segments());
   uint64_t own = 0;
   for (int64_t step = recent_first_; step <= recent_last_; ++step) {
-    own += read_and_hash(step, first, ids, targets);
+    own += read_and_hash(step, first, rows.spans());
   }
   const std::vector<uint64_t> all = gathered_from(world_, own);
   if (std::accumulate(all.begin(), all.end(), uint64_t{0}) == recent_total_) return;
-  fail("--resume: ", steps_in_words(recent_first_, recent_last_),
-       " of the checkpoint used different tokens, expected those of --data; --allow-change data "
-       "continues with the new data");
+  fail(resume, steps_in_words(recent_first_, recent_last_),
+       " of the checkpoint used different tokens, expected those of ",
+       are_flags ? "--data" : "the dataset", "; ", option_name("allow_change", are_flags),
+       " data continues with the new data");
 }
 
-}  // namespace weft::cli
+}  // namespace weft

@@ -1,39 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cli/resume.h"
+#include "train/resume.h"
 
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <csignal>
-#include <cstdio>
 #include <ctime>
 #include <exception>
 #include <filesystem>
 #include <span>
 #include <vector>
 
-#include "cli/commands.h"
-#include "cli/weights.h"
+#include "train/option_names.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/ranks.h"
 
-namespace weft::cli {
-
-std::string finite_in_words(const CheckpointReport& report) {
-  if (report.non_finite < 0) return "finite elements: unknown";
-  if (report.non_finite == 0) return "finite elements: all";
-  return concat("finite elements: all but ", report.non_finite, ", the first in tensor ",
-                in_quotes(report.non_finite_tensor));
-}
-
-static void warn_if_not_finite(const std::string& path, const CheckpointReport& report) {
-  if (report.non_finite <= 0) return;
-  warn("warning: loading ", printable(path), ", ", finite_in_words(report));
-}
+namespace weft {
 
 Start start_of(const ResumeOptions& options) {
   const auto& allowed = options.allow_change;
@@ -41,76 +28,9 @@ Start start_of(const ResumeOptions& options) {
   return always ? Start::allowed : Start::never_saved;
 }
 
-static std::string found_checkpoint(const std::string& directory,
-                                    const std::set<std::string>& suspects, Start start) {
-  const std::vector<std::string> listed = list_checkpoints(directory);
-  if (listed.empty()) {
-    const CheckpointReport report = inspect_checkpoint(directory, {.depth = Inspection::headers});
-    if (report.verdict == Verdict::complete) {
-      warn_if_not_finite(directory, report);
-      return directory;
-    }
-    if (report.verdict == Verdict::incomplete && report.ranks == 0) return {};
-    fail_call("resume", directory, " is ", name_of(report.verdict), ": ", report.reason);
-  }
-  // `not_finite` is loaded where none better is found: those from it on were not passed over then.
-  std::string not_finite;
-  CheckpointReport report_of_it;
-  std::vector<std::string> passed_over;
-  size_t before_it = 0;
-  bool was_saved = false, was_removed = false;
-  const auto warn_of = [&](size_t count) {
-    for (size_t i = 0; i < count; ++i) warn("passed over ", passed_over[i]);
-  };
-  // A run saves again only after its save before: a second one of a run means that the first was
-  // complete once. The name of the directory decides, because its files may have been purged.
-  std::set<std::string> generations;
-  if (start == Start::never_saved) generations.insert(noted_generation(directory));
-  for (const std::string& path : listed) {
-    const auto depth = suspects.contains(path) ? Inspection::data : Inspection::headers;
-    const auto existing = inspect_existing(path, {.depth = depth});
-    was_removed |= !existing;
-    if (!existing) continue;
-    const CheckpointReport& report = *existing;
-    const bool is_complete = report.verdict == Verdict::complete;
-    if (is_complete && report.non_finite <= 0) {
-      warn_of(passed_over.size());
-      return path;
-    }
-    if (is_complete && not_finite.empty()) {
-      not_finite = path;
-      report_of_it = report;
-      before_it = passed_over.size();
-    }
-    passed_over.push_back(concat(path, ", which is ", name_of(report.verdict), ": ",
-                                 report.reason.empty() ? finite_in_words(report) : report.reason));
-    was_saved |= report.verdict != Verdict::incomplete ||
-                 !generations.insert(path.substr(path.rfind('-') + 1)).second;
-  }
-  if (!not_finite.empty()) {
-    warn_of(before_it);
-    warn_if_not_finite(not_finite, report_of_it);
-    return not_finite;
-  }
-  // A run removes one only for a newer one.
-  if (was_removed) return found_checkpoint(directory, suspects, start);
-  warn_of(passed_over.size());
-  if (start == Start::allowed || (start == Start::never_saved && !was_saved)) return {};
-  fail_call("resume", "none of the ", passed_over.size(), " checkpoints in ", directory,
-            " is complete; passed over ", passed_over[0],
-            start == Start::refused ? "" : "; --allow-change start begins at step 1");
-}
-
-std::string complete_checkpoint(const std::string& directory, const std::set<std::string>& suspects,
-                                Start start) {
-  check_directory("checkpoint:", directory);
-  return found_checkpoint(directory, suspects, start);
-}
-
-std::string chosen_checkpoint(const std::string& directory, const Communicator& world,
-                              const std::set<std::string>& suspects, Start start) {
-  check_directory("--resume", directory);
-  return told_by_first(world, [&] { return complete_checkpoint(directory, suspects, start); });
+/// How errors call an option.
+static std::string option(const ResumeOptions& o, const char* name) {
+  return option_name(name, o.are_flags);
 }
 
 /// What is newest there is so by its step: runs that are mixed go on from each other's checkpoints.
@@ -126,23 +46,24 @@ static void check_not_of_another_run(const ResumeOptions& o) {
       if (fs::equivalent(path, from, ignored)) return;
       const auto report = inspect_existing(path, {.depth = Inspection::headers});
       if (!report || report->verdict != Verdict::complete) continue;
-      fail("--save ", o.save, " holds ", path, ", expected nothing newer than --resume ", o.resume,
-           "; save to another directory");
+      fail(option(o, "save"), ' ', o.save, " holds ", path, ", expected nothing newer than ",
+           option(o, "resume"), ' ', o.resume, "; save to another directory");
     }
   }
   const size_t held = list_checkpoints(o.save).size();
   if (held == 0) return;
-  fail("--save ", o.save, " holds ", held, " checkpoint", held == 1 ? "" : "s",
-       " of another run, expected none; go on from there with --resume ", o.save,
+  fail(option(o, "save"), ' ', o.save, " holds ", held, " checkpoint", held == 1 ? "" : "s",
+       " of another run, expected none; go on from there with ", option(o, "resume"), ' ', o.save,
        ", or save to another directory");
 }
 
-void complete(ResumeOptions& o) {
-  if (o.save_every > 0 && o.save.empty())
-    fail("--save is empty, expected a directory for --save-every");
+void check_directories(const ResumeOptions& o) {
+  if (o.save_every > 0 && o.save.empty()) {
+    fail(option(o, "save"), " is empty, expected a directory for ", option(o, "save_every"));
+  }
   // The first start of a script that also restarts: --save makes it.
   const bool will_be_made = !o.save.empty() && located(o.save) == located(o.resume);
-  if (!o.resume.empty() && !will_be_made) check_directory("--resume", o.resume);
+  if (!o.resume.empty() && !will_be_made) check_directory(option(o, "resume"), o.resume);
   check_not_of_another_run(o);
 }
 
@@ -185,9 +106,14 @@ static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }
 
-RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, TransformerModel& model,
-                   Optimizer& optimizer, UsedTokens& used)
-    : options_(options), world_(world), model_(model), used_(used) {
+RunSaver::RunSaver(const TrainerOptions& options, const Communicator& world, Module& model,
+                   Optimizer& optimizer, UsedTokens& used, std::map<std::string, int64_t>& numbers)
+    : all_options_(options),
+      options_(options.checkpoints),
+      world_(world),
+      model_(model),
+      used_(used),
+      numbers_(numbers) {
   state_.add("model", model);
   state_.add("optimizer", optimizer);
   state_.add("random", Context::current().random);
@@ -196,14 +122,20 @@ RunSaver::RunSaver(const ResumeOptions& options, const Communicator& world, Tran
   add_description("run");
 }
 
-/// Until now there was nothing to save: a signal that came while another job's lease was waited for
-/// has ended the program.
-void RunSaver::listen() const {
+void RunSaver::tell(const std::string& line) const {
+  if (world_.rank() == 0 && all_options_.tell) all_options_.tell(line);
+}
+
+/// Until the folder is this run's there is nothing to save: a signal that comes while another job's
+/// lease is waited for ends the program.
+void RunSaver::listen(bool listens) const {
+  if (!options_.heeds_signals) return;
   // One process hears for all its ranks; a launcher tells all processes.
-  if (world_.rank() != 0 && launched_ranks() == 1) return;
+  if (listens && world_.rank() != 0 && launched_ranks() == 1) return;
   for (const int signal : kStopSignals) {
     if (signal == SIGTERM && is_ended_by_mpirun()) continue;
-    if (handler_of(signal) != SIG_IGN) std::signal(signal, note_signal);
+    if (listens && handler_of(signal) != SIG_IGN) std::signal(signal, note_signal);
+    if (!listens && handler_of(signal) == note_signal) std::signal(signal, SIG_DFL);
   }
 }
 
@@ -214,7 +146,9 @@ void RunSaver::add_description(const std::string& part) {
     for (const auto& [key, number] : run_.numbers()) {
       if (key.starts_with(prefix)) own.numbers.emplace(key.substr(prefix.size()), number);
     }
-    if (prefix == "run/") own.numbers.merge(used_.numbers());
+    if (prefix != "run/") return own;
+    own.numbers.merge(used_.numbers());
+    own.numbers.insert(numbers_.begin(), numbers_.end());
     return own;
   };
   const auto take = [this, prefix = part + '/'](const std::map<std::string, int64_t>& numbers) {
@@ -234,8 +168,10 @@ void RunSaver::take_up() {
   if (is_hugging_face(options_.resume)) return take_weights(options_.resume);
   std::string path;
   std::set<std::string> suspects;
+  const std::string cure = option(options_, "allow_change") + " start";
   for (;;) {
-    path = chosen_checkpoint(options_.resume, world_, suspects, start_of(options_));
+    path = chosen_checkpoint(option(options_, "resume"), options_.resume, world_, suspects,
+                             start_of(options_), cure);
     if (path.empty()) {
       if (world_.rank() != 0) return;
       return warn(printable(options_.resume),
@@ -270,7 +206,7 @@ void RunSaver::take_up() {
     if (again || none_else) fail_call("resume", path, " could not be loaded on another rank");
   }
   check_resumed(path);
-  if (world_.rank() == 0) print("resumed from ", printable(path), " after step ", step_, '\n');
+  tell(concat("resumed from ", printable(path), " after step ", step_));
 }
 
 /// Compares the loaded checkpoint with this run, and across ranks.
@@ -281,11 +217,15 @@ void RunSaver::check_resumed(const std::string& path) {
   check_same(world_, "loaded",
              concat("a checkpoint of step ", step_, " whose settings have hash ",
                     xxh3_of(std::as_bytes(std::span(text)))));
-  run_.check_resumed(path, saved_, allowed, world_.rank() == 0);
+  run_.check_resumed(path, saved_, allowed, world_.rank() == 0, options_.are_flags);
   const bool reads_others = std::ranges::any_of(allowed, [](const std::string& what) {
     return what == "data" || what == "seed" || what == "batch" || what == "seq";
   });
-  used_.resume(saved_, !reads_others);
+  used_.resume(saved_, !reads_others, options_.are_flags);
+  for (auto& [name, number] : numbers_) {
+    const auto found = saved_.find("run/" + name);
+    if (found != saved_.end()) number = found->second;
+  }
 }
 
 int64_t RunSaver::resume(RunDescription run) {
@@ -303,7 +243,7 @@ int64_t RunSaver::resume(RunDescription run) {
       check_not_of_another_run(options_);
       return "";
     });
-    listen();
+    listen(true);
   }
   if (continues) take_up();
   if (saver_) saver_->set_resumed_step(step_);
@@ -315,20 +255,21 @@ void RunSaver::finish_save() {
   saver_->wait();
   world_.barrier();
   saver_->note_saved();
-  if (world_.rank() == 0) {
-    print("saved ", printable(under_way_), '\n');
-    std::fflush(stdout);
-  }
+  tell(concat("saved ", printable(under_way_)));
+  if (all_options_.on_save) all_options_.on_save(under_way_);
   under_way_.clear();
 }
 
-bool RunSaver::after_step(int64_t step, bool is_last) {
-  if (!saver_) return false;
+bool RunSaver::after_step(int64_t step, bool is_last, bool stops) {
   step_ = step;
   // All ranks stop after the same step, whichever of them saw a signal.
-  const auto signal = static_cast<int>(world_.all_reduce_number(stop_signal, ReduceOp::max));
-  const bool stopping = signal != 0;
-  if (stopping) ended_by = signal;
+  const int heard = saver_ && options_.heeds_signals ? int{stop_signal} : 0;
+  std::array<int64_t, 2> agreed{heard, stops};
+  world_.all_reduce_numbers(agreed, ReduceOp::max);
+  const auto signal = static_cast<int>(agreed[0]);
+  const bool stopping = signal != 0 || agreed[1] != 0;
+  if (signal != 0) ended_by = signal;
+  if (!saver_) return stopping;
   // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
   const bool is_saved =
@@ -349,13 +290,11 @@ bool RunSaver::after_step(int64_t step, bool is_last) {
 }
 
 void RunSaver::end_steps() {
-  for (const int signal : kStopSignals) {
-    if (handler_of(signal) == note_signal) std::signal(signal, SIG_DFL);
-  }
+  listen(false);
   // It came after the last step that could heed it.
   if (stop_signal != 0 && ended_by == 0) std::raise(stop_signal);
 }
 
 int stopped_by() { return ended_by; }
 
-}  // namespace weft::cli
+}  // namespace weft

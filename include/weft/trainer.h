@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "weft/dataset.h"
+#include "weft/device.h"
+#include "weft/export.h"
+#include "weft/extend/run_description.h"
+#include "weft/module.h"
+#include "weft/optimizer.h"
+#include "weft/sharding.h"
+#include "weft/storage.h"
+
+namespace weft {
+
+/// The rows of one micro-step over all ranks, laid out as Trainer's `rows` say.
+struct Batch {
+  /// i64 [rows, sequence].
+  Tensor ids;
+  /// The same; kIgnoredTarget where a token does not count.
+  Tensor targets;
+  /// The same; empty unless the dataset has segments.
+  Tensor segments = {};
+};
+
+/// The folder of a run's checkpoints, how often it saves, and which checkpoint it resumes from.
+struct ResumeOptions {
+  /// Empty: nothing is saved.
+  std::string save = {};
+  /// Steps between checkpoints; 0: only the last step is saved.
+  int64_t save_every = 0;
+  /// Complete checkpoints to keep in addition to the newest; 0: all.
+  int keep = 3;
+  bool save_non_finite = false;
+  double lease_seconds = 60;
+  /// A run's folder or a checkpoint. With the folder of `save` it need not exist.
+  std::string resume = {};
+  /// Settings in which this run may differ from the one that it resumes, and "start": it begins at
+  /// step 1 where all checkpoints have lost files or are damaged.
+  std::vector<std::string> allow_change = {};
+  /// Save and end at SIGTERM, SIGINT, SIGUSR2 and SIGHUP.
+  bool heeds_signals = false;
+  /// Errors call the options as the program does: "--allow-change".
+  bool are_flags = false;
+};
+
+/// Figures of a model's experts for one step, over all ranks.
+struct WEFT_API ExpertReport {
+  /// Rows of each expert, by sparse layer.
+  std::vector<std::vector<double>> load;
+  int64_t dropped = 0;
+  /// Empty unless it is part of the loss.
+  std::optional<double> balance_loss;
+
+  /// The largest load of an expert over the mean of its layer; 1 is balanced.
+  double imbalance() const;
+};
+
+/// Figures of one step.
+struct StepReport {
+  int64_t step = 0;
+  double loss = 0;
+  std::optional<double> validation_loss;
+  double learning_rate = 0;
+  double gradient_norm = 0;
+  double tokens_per_second = 0;
+  /// Model FLOPs utilization (MFU): the fraction of the devices' peak.
+  std::optional<double> utilization;
+  /// Since the first step began.
+  double seconds = 0;
+  /// Empty for a dense model.
+  std::optional<ExpertReport> experts;
+  /// Received from other ranks in this step, by this rank.
+  int64_t bytes_moved = 0;
+  /// Memory of this rank so far.
+  MemoryStatistics memory;
+  /// Why the step left the weights as they are; empty where it updated them.
+  std::string skipped = {};
+};
+
+/// The reason of an MFU above 1.
+inline constexpr const char* kAbovePeak =
+    "MFU above 100 %: the peak (--peak-tflops, or what products reach on this machine) is too low";
+
+struct TrainerOptions {
+  /// Rows of a step over all ranks, a multiple of `accumulate`, its micro-steps.
+  int64_t batch = 16, accumulate = 1;
+  int64_t steps = 100;
+  /// Largest norm of the gradients; 0: any.
+  double clip = 1;
+  /// The learning rate of all groups by the steps that are done. Empty: as the optimizer has it.
+  std::function<double(int64_t step)> schedule = {};
+  /// Where the model computes.
+  Device device = cpu;
+  /// Rows to validate on, without gradients; null: none. Steps between validations (0: only after
+  /// the last step), and the batches of each (0: all rows).
+  std::shared_ptr<const Dataset> validation = {};
+  int64_t validate_every = 0, validation_batches = 0;
+  ResumeOptions checkpoints = {};
+  /// A Hugging Face model or checkpoint that the weights came from: the run keeps its config and
+  /// tokenizer. Empty: those of the run that is resumed.
+  std::string model_files = {};
+  /// A file for one JSON object a step; empty: none.
+  std::string metrics = {};
+  /// Receives, on the first rank, lines on progress without a newline.
+  std::function<void(const std::string& line)> tell = {};
+  /// Called on all ranks after each step, each validation, and when a checkpoint is complete.
+  std::function<void(const StepReport& report)> on_step = {};
+  std::function<void(int64_t step, double loss)> on_evaluation = {};
+  std::function<void(const std::string& path)> on_save = {};
+  /// Change of the biases that balance the load of experts, a step.
+  double balance_rate = 1e-3;
+  /// Tokens a second of all devices at their peak, of which MFU is a fraction.
+  std::optional<double> peak_tokens = {};
+  /// On a GPU: the third step is recorded as a Graph, which the next ones replay.
+  bool graph = false;
+  /// Whether the graph has the update too; not where the optimizer's state rests elsewhere.
+  bool graph_updates = true;
+  /// More of what decides the numbers of the run. They come before items of the same names that the
+  /// trainer adds: the model, the seed, the batch, the numbers of the optimizer, ...; those are
+  /// left out without `describes`.
+  std::vector<RunItem> items = {};
+  bool describes = true;
+};
+
+/// Trains a model: reads rows of a dataset, accumulates gradients, clips them, updates, validates,
+/// reports, saves and resumes. One a rank; calls are collective over the mesh of `rows`.
+///
+/// The gradient of a step is that of the mean loss of the targets that count, over all ranks and
+/// micro-steps. A step of which no target counts updates nothing.
+///
+/// The trainer compares across ranks what decides the numbers of the run, the digests of the
+/// dataset and the rows that ranks read; it throws at a loss or gradient that is not finite.
+/// A run that is resumed, on any number of ranks, reads the rows that an uninterrupted one would.
+class WEFT_API Trainer : NotCopied {
+ public:
+  /// The mean loss of the targets of a batch that count. Called without recording gradients to
+  /// validate.
+  using Loss = std::function<Tensor(const Batch& batch)>;
+
+  /// The model has memory and its final layout: load weights, then shard, then make the optimizer.
+  /// `rows` says how the ranks share the rows of a batch, e.g. Sharding(mesh, {Shard(0)}). Without
+  /// `loss` the model is a TransformerModel, whose `loss` is used. Model and optimizer must outlive
+  /// the trainer. std::invalid_argument names an option that does not fit.
+  Trainer(Module& model, std::shared_ptr<const Dataset> data, Optimizer& optimizer,
+          const Sharding& rows, TrainerOptions options = {}, Loss loss = {});
+  ~Trainer();
+
+  /// Adds to the description of the run, before `resume`.
+  void add(RunItem item);
+  /// Compares ranks, takes up the checkpoint that the options name, and returns the steps done.
+  int64_t resume();
+  /// Resumes unless `resume` was called, and runs the remaining steps. Returns false when a signal
+  /// or `stop` ended it before the last.
+  bool run();
+  /// The mean loss of the targets that count in the rows to validate on.
+  double evaluate();
+  /// The run ends, and is saved, after the step under way, whichever rank calls it.
+  void stop();
+  /// Steps done.
+  int64_t step() const;
+
+ private:
+  class Run;
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace weft

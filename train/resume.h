@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "train/used_tokens.h"
+#include "weft/checkpoint.h"
+#include "weft/extend/run_description.h"
+#include "weft/extend/run_folder.h"
+#include "weft/module.h"
+#include "weft/trainer.h"
+
+namespace weft {
+
+/// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
+/// order of the data follows. One a rank; calls are collective.
+class RunSaver {
+ public:
+  /// `numbers` are saved with the run's description, and get the values of the checkpoint that is
+  /// resumed, where it has them.
+  RunSaver(const TrainerOptions& options, const Communicator& world, Module& model,
+           Optimizer& optimizer, UsedTokens& used, std::map<std::string, int64_t>& numbers);
+  ~RunSaver() { listen(false); }
+
+  /// Loads what ResumeOptions::resume says, before any step, and returns the steps done, 0 for a
+  /// new run. `run` is saved with each checkpoint. std::invalid_argument when the checkpoint's run
+  /// differs from it in what must be the same, or its last steps used other tokens;
+  /// std::runtime_error when the folder of checkpoints cannot be made.
+  int64_t resume(RunDescription run);
+  /// Call after step `step`. Saves when a save is due, while the next steps run, and tells when all
+  /// ranks are done. Returns true when the run must end: after a signal, or when `stops` on a rank;
+  /// it saves first. Throws the error of a previous save.
+  bool after_step(int64_t step, bool is_last, bool stops);
+  /// No step follows: signals end the program again.
+  void end_steps();
+
+ private:
+  void add_description(const std::string& part);
+  void check_resumed(const std::string& path);
+  void take_up();
+  void take_weights(const std::string& path);
+  void listen(bool listens) const;
+  void finish_save();
+  void tell(const std::string& line) const;
+
+  const TrainerOptions& all_options_;
+  const ResumeOptions& options_;
+  Communicator world_;
+  Module& model_;
+  int64_t step_ = 0;
+  RunDescription run_;
+  UsedTokens& used_;
+  std::map<std::string, int64_t>& numbers_;
+  /// Settings of the run in the resumed checkpoint.
+  std::map<std::string, int64_t> saved_;
+  TrainingState state_;
+  std::optional<CheckpointSaver> saver_;
+  /// Path of the save that was begun and not yet told of.
+  std::string under_way_;
+};
+
+}  // namespace weft

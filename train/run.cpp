@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "train/option_names.h"
+#include "weft/error.h"
+#include "weft/extend/hash.h"
+#include "weft/extend/saved_model.h"
+#include "weft/fsdp.h"
+#include "weft/optimizers.h"
+#include "weft/ranks.h"
+#include "weft/trace.h"
+#include "weft/transformer.h"
+
+namespace weft {
+
+/// The loss of a TransformerModel.
+static Trainer::Loss loss_of_model(Module& model) {
+  auto* transformer = dynamic_cast<TransformerModel*>(&model);
+  if (!transformer) {
+    fail("trainer: loss is empty, expected a function, for the model is not a TransformerModel");
+  }
+  return [transformer](const Batch& batch) { return transformer->loss(batch.ids, batch.targets); };
+}
+
+Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer& optimizer,
+                  const Sharding& rows, TrainerOptions options, Loss loss)
+    : options_(std::move(options)),
+      model_(model),
+      data_(std::move(data)),
+      optimizer_(optimizer),
+      rows_(rows),
+      mesh_(rows ? rows.mesh() : DeviceMesh()),
+      loss_(loss ? std::move(loss) : loss_of_model(model)) {
+  check_options();
+  for (const RunItem& item : options_.items) description_.add(item);
+  if (options_.graph) graph_.emplace(options_.device);
+  const Box own = empty_rows().box();
+  used_.emplace(mesh_.communicator(), *data_, options_.validation.get(), options_.batch,
+                RowRange{own.offset[0], own.shape[0]});
+  saver_.emplace(options_, mesh_.communicator(), model_, optimizer_, *used_, numbers_);
+}
+
+void Trainer::Run::check_options() const {
+  if (!data_) fail("trainer: data is null, expected a dataset");
+  if (!rows_) fail("trainer: rows have no mesh, expected a sharding over one, such as {Shard(0)}");
+  const TrainerOptions& o = options_;
+  if (o.accumulate < 1) fail("trainer: accumulate is ", o.accumulate, ", expected at least 1");
+  if (o.batch < 1 || o.batch % o.accumulate != 0) {
+    fail("trainer: batch is ", o.batch, ", expected a multiple of accumulate, ", o.accumulate);
+  }
+  if (o.steps < 1) fail("trainer: steps is ", o.steps, ", expected at least 1");
+  if (!(o.clip >= 0)) fail("trainer: clip is ", o.clip, ", expected at least 0");
+  if (o.validation && o.validation->sequence() != data_->sequence()) {
+    fail("trainer: validation has rows of ", o.validation->sequence(), " tokens, expected ",
+         data_->sequence(), ", as the data has");
+  }
+  if (o.validate_every > 0 && !o.validation) {
+    fail("trainer: validation is null, expected a dataset for validate_every");
+  }
+  if (o.graph && data_->has_masks()) {
+    fail("trainer: data may have masked targets, expected none for graph");
+  }
+  check_directories(o.checkpoints);
+}
+
+Tensor Trainer::Run::empty_rows() const {
+  return empty({micro_batch(), data_->sequence()}, {DType::i64, cpu, rows_});
+}
+
+void Trainer::Run::add_digests() {
+  const ResumeOptions& c = options_.checkpoints;
+  if (launched_ranks() == 1 && c.save.empty() && c.resume.empty()) return;
+  const auto digests_in_words = [&] {
+    return listed(
+        data_->digests(), [](const auto& d) { return concat(d.second, ' ', d.first, '\n'); }, "");
+  };
+  // Threads have one copy of the data; processes each check their own.
+  const bool is_shared = launched_ranks() == 1;
+  std::istringstream lines(is_shared ? told_by_first(mesh_.communicator(), digests_in_words)
+                                     : digests_in_words());
+  Digest digest = 0;
+  std::string name;
+  while (lines >> digest && std::getline(lines.ignore(), name)) {
+    if (name.ends_with("names")) {
+      description_.add({name, digest, Resumed::noted, "the contents are the same", true});
+    } else {
+      description_.add({name, digest, Resumed::allowed, "data"});
+    }
+  }
+}
+
+static constexpr const char* kRounding = "results differ by rounding";
+
+/// A digest of the names, shapes and dtypes of a model's parameters.
+static Digest digest_of_parameters(const Module& model) {
+  const std::string text = listed(model.named_parameters(), [](const NamedParameter& named) {
+    return concat(named.name(), named.parameter->shape(), named.parameter->value().dtype());
+  });
+  return xxh3_of(std::as_bytes(std::span(text)));
+}
+
+/// As the program describes its runs.
+void Trainer::Run::describe() {
+  if (!options_.describes) return;
+  const auto* transformer = dynamic_cast<const TransformerModel*>(&model_);
+  if (transformer) add_model(transformer->config(), description_);
+  if (!transformer) {
+    description_.add({"model", digest_of_parameters(model_), Resumed::refused});
+  }
+  const auto allowed = [&](const std::string& name, auto value) {
+    description_.add({name, value, Resumed::allowed, name});
+  };
+  allowed("seed", static_cast<int64_t>(Context::current().random.seed));
+  allowed("batch", options_.batch);
+  allowed("seq", data_->sequence());
+  description_.add({"optimizer", listed(optimizer_.moments()), Resumed::refused});
+  for (size_t group = 0; group < optimizer_.groups(); ++group) {
+    for (const Hyperparameter& option : optimizer_.hyperparameters(group)) {
+      std::string name(option.name);
+      std::ranges::replace(name, '_', '-');
+      description_.add({group == 0 ? name : concat(name, " of group ", group), option.get(),
+                        Resumed::allowed, name});
+    }
+  }
+  allowed("clip", options_.clip);
+  description_.add({"rows", data_->rows(), Resumed::allowed, "data"});
+  description_.add({"steps", options_.steps, Resumed::noted, "the run ends at another step"});
+  description_.add({"accumulate", options_.accumulate, Resumed::noted, kRounding});
+  description_.add({"mesh", concat(mesh_), Resumed::noted, kRounding});
+  description_.add({"build", build_in_words(), Resumed::noted, kRounding});
+}
+
+/// The options of an optimizer's groups, one after the other.
+static std::vector<Hyperparameter> options_of(Optimizer& optimizer) {
+  std::vector<Hyperparameter> all;
+  for (size_t group = 0; group < optimizer.groups(); ++group) {
+    const std::vector<Hyperparameter> own = optimizer.hyperparameters(group);
+    all.insert(all.end(), own.begin(), own.end());
+  }
+  return all;
+}
+
+int64_t Trainer::Run::resume() {
+  if (std::exchange(is_resumed_, true)) return done_;
+  describe();
+  add_digests();
+  description_.check_ranks(mesh_.communicator());
+  const ResumeOptions& c = options_.checkpoints;
+  if (!c.save.empty()) check_kept_model_files(c.save);
+  const std::vector<Hyperparameter> options = options_of(optimizer_);
+  std::vector<double> given;
+  for (const Hyperparameter& option : options) given.push_back(option.get());
+  done_ = saver_->resume(description_);
+  // The options decide, and not the checkpoint: `allow_change` permits others.
+  for (size_t i = 0; i < options.size(); ++i) options[i].set(given[i]);
+  const bool is_new = done_ == 0 && !options_.model_files.empty();
+  if (is_first()) keep_files(is_new ? options_.model_files : c.resume, c.save);
+  // Only the holder of the lease of the run's folder touches the metrics.
+  if (is_first()) progress_.emplace(options_, done_);
+  if (launched_ranks() > 1) check_replicas(model_);
+  if (done_ >= options_.steps && is_first() && options_.tell) {
+    options_.tell(concat(done_, " steps are done already; more need ",
+                         option_name("steps", c.are_flags), " above that"));
+  }
+  return done_;
+}
+
+bool Trainer::Run::validates_after(int64_t step) const {
+  if (!options_.validation) return false;
+  const int64_t every = options_.validate_every;
+  return step == options_.steps || (every > 0 && step % every == 0);
+}
+
+bool Trainer::Run::run() {
+  resume();
+  started_ = Clock::now();
+  bool ends = false;
+  while (!ends && done_ < options_.steps) {
+    StepReport report = train_step(done_ + 1);
+    ends = end_step(report);
+  }
+  saver_->end_steps();
+  if (ends && is_first() && options_.tell) {
+    const ResumeOptions& c = options_.checkpoints;
+    options_.tell(concat(
+        "stopped at step ", done_, " of ", options_.steps, c.save.empty() ? "" : "; go on with ",
+        c.save.empty() ? "" : option_name("resume", c.are_flags) + ' ', printable(c.save)));
+  }
+  return !ends;
+}
+
+/// Returns true when the run ends before its last step.
+bool Trainer::Run::end_step(StepReport& report) {
+  const int64_t step = report.step;
+  const bool validates = validates_after(step);
+  if (validates) report.validation_loss = evaluate();
+  if (validates || step == options_.steps) used_->compare();
+  if (progress_) progress_->report(report);
+  if (options_.on_step) options_.on_step(report);
+  const double validation_loss = report.validation_loss.value_or(0);
+  if (validates && options_.on_evaluation) options_.on_evaluation(step, validation_loss);
+  if (!options_.checkpoints.save_non_finite) check_finite(step, "validation loss", validation_loss);
+  done_ = step;
+  const bool ends = saver_->after_step(step, step == options_.steps, stops_);
+  check_finite(step, "validation loss", validation_loss);
+  return ends;
+}
+
+/// Before the weights change by it, or, where a graph does all, before they are saved.
+void Trainer::Run::check_finite(int64_t step, const char* what, double value) const {
+  if (value - value == 0) return;
+  fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller ",
+            options_.checkpoints.are_flags ? "--lr" : "learning rate", " may help");
+}
+
+}  // namespace weft

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/progress.h"
+#include "train/resume.h"
+#include "train/used_tokens.h"
+#include "weft/graph.h"
+#include "weft/mesh.h"
+#include "weft/trainer.h"
+
+namespace weft {
+
+/// One rank's training.
+class Trainer::Run {
+ public:
+  Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer& optimizer,
+      const Sharding& rows, TrainerOptions options, Loss loss);
+
+  void add(RunItem item) { description_.add(std::move(item)); }
+  int64_t resume();
+  bool run();
+  double evaluate();
+  void stop() { stops_ = true; }
+  int64_t step() const { return done_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Rows of a micro-step, with the number of targets of all ranks that count.
+  struct MicroBatch {
+    Batch rows;
+    int64_t counted = 0;
+  };
+
+  void check_options() const;
+  bool is_first() const { return mesh_.rank() == 0; }
+  int64_t micro_batch() const { return options_.batch / options_.accumulate; }
+  Tensor empty_rows() const;
+  /// This rank's rows of the micro-batch that begins at row `first` of the batch of `step` (0: of
+  /// the rows to validate on), as parts of the whole. Targets from row `most` on do not count.
+  Batch read(int64_t step, int64_t first, int64_t most, int64_t& counted);
+  std::vector<MicroBatch> batches_of(int64_t step);
+  void agree_on_counts(std::vector<MicroBatch>& batches) const;
+  Tensor loss_of(const Batch& rows);
+  void differentiate(const std::vector<MicroBatch>& batches);
+  void step_by_graph(const std::vector<MicroBatch>& batches);
+  /// Replays the whole step; state that rests elsewhere is waited for.
+  bool graph_updates() const { return graph_ && options_.graph_updates; }
+  void update();
+  StepReport train_step(int64_t step);
+  void report_figures(StepReport& report, Clock::time_point began, int64_t moved) const;
+  void check_finite(int64_t step, const char* what, double value) const;
+  void describe();
+  void add_digests();
+  bool validates_after(int64_t step) const;
+  bool end_step(StepReport& report);
+
+  const TrainerOptions options_;
+  Module& model_;
+  const std::shared_ptr<const Dataset> data_;
+  Optimizer& optimizer_;
+  const Sharding rows_;
+  const DeviceMesh mesh_;
+  const Loss loss_;
+  RunDescription description_;
+  /// What a checkpoint keeps of the trainer itself.
+  std::map<std::string, int64_t> numbers_;
+  std::optional<UsedTokens> used_;
+  std::optional<RunSaver> saver_;
+  /// The first rank's.
+  std::optional<Progress> progress_;
+  /// Losses of the micro-steps of the last step, and the norm of its gradients.
+  Tensors losses_;
+  Tensor norm_;
+  /// The inputs of the graph's steps, and the graph.
+  std::vector<MicroBatch> fixed_;
+  std::optional<Graph> graph_;
+  bool is_resumed_ = false, stops_ = false;
+  int64_t done_ = 0;
+  Clock::time_point started_;
+};
+
+}  // namespace weft

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "train/run.h"
+#include "weft/autograd.h"
+#include "weft/error.h"
+#include "weft/fsdp.h"
+#include "weft/fsdp_module.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
+#include "weft/trace.h"
+
+namespace weft {
+
+Batch Trainer::Run::read(int64_t step, int64_t first, int64_t most, int64_t& counted) {
+  const Dataset& data = step == 0 ? *options_.validation : *data_;
+  Batch rows{empty_rows(), empty_rows()};
+  if (used_->has_segments()) rows.segments = empty_rows();
+  const auto local = static_cast<size_t>(rows.ids.block().numel());
+  const auto span_of = [local](const Tensor& tensor) {
+    return tensor ? std::span(tensor.block().as<int64_t>(), local) : std::span<int64_t>();
+  };
+  const RowSpans spans{span_of(rows.ids), span_of(rows.targets), span_of(rows.segments)};
+  used_->read(step, first, spans);
+  const int64_t left = most - first - rows.ids.box().offset[0];
+  const auto kept = static_cast<size_t>(std::max<int64_t>(0, left) * data.sequence());
+  if (kept < local) std::ranges::fill(spans.targets.subspan(kept), kIgnoredTarget);
+  if (data.has_masks()) {
+    counted = used_->reads_first()
+                  ? std::ranges::count_if(spans.targets,
+                                          [](int64_t target) { return target != kIgnoredTarget; })
+                  : 0;
+  } else {
+    counted = std::min(micro_batch(), most - first) * data.sequence();
+  }
+  const auto placed = [&](const Tensor& t) { return t ? t.to(options_.device) : t; };
+  return {placed(rows.ids), placed(rows.targets), placed(rows.segments)};
+}
+
+void Trainer::Run::agree_on_counts(std::vector<MicroBatch>& batches) const {
+  std::vector<int64_t> counts;
+  for (const MicroBatch& batch : batches) counts.push_back(batch.counted);
+  mesh_.communicator().all_reduce_numbers(counts, ReduceOp::sum);
+  for (size_t i = 0; i < counts.size(); ++i) batches[i].counted = counts[i];
+  // All ranks leave out the same.
+  std::erase_if(batches, [](const MicroBatch& batch) { return batch.counted == 0; });
+}
+
+/// The micro-batches of a step of which some target counts.
+std::vector<Trainer::Run::MicroBatch> Trainer::Run::batches_of(int64_t step) {
+  std::vector<MicroBatch> all;
+  for (int64_t i = 0; i < options_.accumulate; ++i) {
+    MicroBatch batch;
+    batch.rows = read(step, i * micro_batch(), options_.batch, batch.counted);
+    all.push_back(std::move(batch));
+  }
+  if (data_->has_masks()) agree_on_counts(all);
+  return all;
+}
+
+Tensor Trainer::Run::loss_of(const Batch& rows) {
+  const TraceSpan span("forward", -1, rows.ids.device());
+  return loss_(rows);
+}
+
+/// The mean of losses, each of so many targets; of equal numbers without rounding products.
+static double mean_loss(const std::vector<double>& losses, const std::vector<double>& counts) {
+  double sum = 0, total = 0;
+  const bool are_equal = std::ranges::adjacent_find(counts, std::not_equal_to()) == counts.end();
+  for (size_t i = 0; i < losses.size(); ++i) {
+    const double weight = are_equal ? 1 : counts[i];
+    sum += losses[i] * weight;
+    total += weight;
+  }
+  return sum / total;
+}
+
+/// Leaves gradients, their norm, and the loss of each micro-step.
+void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
+  optimizer_.zero_grad();
+  losses_.clear();
+  double total = 0;
+  for (const MicroBatch& batch : batches) total += static_cast<double>(batch.counted);
+  const bool is_sharded = FsdpModule::is_sharded(model_);
+  for (const MicroBatch& batch : batches) {
+    std::optional<NoSync> no_sync;
+    if (is_sharded) no_sync.emplace(model_, &batch != &batches.back());
+    const Tensor loss = loss_of(batch.rows);
+    const TraceSpan span("backward", -1, batch.rows.ids.device());
+    const double weight = static_cast<double>(batch.counted) / total;
+    (weight == 1 ? loss : mul(loss, weight)).backward();
+    losses_.push_back(loss.detach().full_tensor());
+  }
+  norm_ = gradient_norm(model_.parameters());
+}
+
+/// The same as a graph, of batches that are always in one place, and the update with it.
+void Trainer::Run::step_by_graph(const std::vector<MicroBatch>& batches) {
+  for (size_t i = 0; i < fixed_.size(); ++i) {
+    copy_(fixed_[i].rows.ids, batches[i].rows.ids);
+    copy_(fixed_[i].rows.targets, batches[i].rows.targets);
+    if (fixed_[i].rows.segments) copy_(fixed_[i].rows.segments, batches[i].rows.segments);
+  }
+  if (fixed_.empty()) fixed_ = batches;
+  const TraceSpan span("graph", -1, options_.device);
+  graph_->run([this] {
+    differentiate(fixed_);
+    if (graph_updates()) update();
+  });
+}
+
+void Trainer::Run::update() {
+  const TraceSpan span("update", -1, options_.device);
+  optimizer_.step(options_.clip > 0 ? clip_scale(norm_, options_.clip) : Tensor());
+}
+
+StepReport Trainer::Run::train_step(int64_t step) {
+  const TraceSpan span("step", step);
+  const auto began = Clock::now();
+  const int64_t moved = mesh_.traffic().bytes;
+  PurposeScope purpose(Purpose::activations);
+  if (options_.schedule) optimizer_.set_learning_rate(options_.schedule(step - 1));
+  StepReport report;
+  report.step = step;
+  report.learning_rate = optimizer_.learning_rate();
+  const std::vector<MicroBatch> batches = batches_of(step);
+  if (batches.empty()) {
+    report.loss = std::numeric_limits<double>::quiet_NaN();
+    report.skipped = "no target counts";
+    optimizer_.zero_grad();
+  } else {
+    graph_ ? step_by_graph(batches) : differentiate(batches);
+    std::vector<double> losses, counts;
+    for (size_t i = 0; i < batches.size(); ++i) {
+      losses.push_back(losses_[i].item());
+      counts.push_back(static_cast<double>(batches[i].counted));
+    }
+    report.loss = mean_loss(losses, counts);
+    report.gradient_norm = norm_.item();
+    check_finite(step, "loss", report.loss);
+    check_finite(step, "norm of the gradients", report.gradient_norm);
+    if (!graph_updates()) update();
+    report.experts = end_step_of_experts(model_, options_.balance_rate);
+  }
+  report_figures(report, began, moved);
+  return report;
+}
+
+void Trainer::Run::report_figures(StepReport& report, Clock::time_point began,
+                                  int64_t moved) const {
+  const auto now = Clock::now();
+  report.tokens_per_second = static_cast<double>(options_.batch * data_->sequence()) /
+                             std::chrono::duration<double>(now - began).count();
+  if (options_.peak_tokens) report.utilization = report.tokens_per_second / *options_.peak_tokens;
+  report.seconds = std::chrono::duration<double>(now - started_).count();
+  report.bytes_moved = mesh_.traffic().bytes - moved;
+  report.memory = memory_statistics(options_.device.kind);
+}
+
+double Trainer::Run::evaluate() {
+  if (!options_.validation) fail("trainer: validation is null, expected a dataset to evaluate on");
+  const TraceSpan span("validation");
+  const NoGrad no_grad;
+  const bool was_training = model_.is_training();
+  model_.set_training(false);
+  const int64_t rows = options_.validation->rows();
+  int64_t batches = (rows + micro_batch() - 1) / micro_batch();
+  if (options_.validation_batches > 0) {
+    batches = std::min(batches, options_.validation_batches * options_.accumulate);
+  }
+  std::vector<double> losses, counts;
+  for (int64_t i = 0; i < batches; ++i) {
+    std::vector<MicroBatch> one(1);
+    one[0].rows = read(0, i * micro_batch(), rows, one[0].counted);
+    if (options_.validation->has_masks()) agree_on_counts(one);
+    if (one.empty()) continue;
+    losses.push_back(loss_(one[0].rows).full_tensor().item());
+    counts.push_back(static_cast<double>(one[0].counted));
+  }
+  model_.set_training(was_training);
+  if (losses.empty()) fail("trainer: validation has no target that counts, expected at least one");
+  return mean_loss(losses, counts);
+}
+
+}  // namespace weft
