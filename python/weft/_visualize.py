@@ -4,6 +4,8 @@
 import html
 import math
 
+from weft import _weft
+
 _CELL, _GAP, _WIDEST = 14, 10, 8
 _COLOURS = [
     "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f",
@@ -42,18 +44,18 @@ class Picture:
     def svg(self):
         """The tensor's last two dims once a rank, the part that the rank holds filled; of more
         dims the first ones are told in words."""
+        return _document(*self._drawn())
+
+    def _drawn(self):
+        """Width, height and elements of the picture."""
         rows, columns = ([1, 1] + list(self._shape))[-2:]
         scale = min(1.0, 160 / max(1, rows * _CELL, columns * _CELL))
         cell = _CELL * scale
-        width, height = max(columns * cell, 150), rows * cell + 34
+        longest = max(len(name + note) for name, _, note in self._ranks)
+        width, height = max(columns * cell, 150, 5.6 * longest), rows * cell + 34
         across = min(len(self._ranks), _WIDEST)
         down = math.ceil(len(self._ranks) / across)
-        parts = [
-            f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11" '
-            f'width="{across * (width + _GAP) + _GAP:.0f}" '
-            f'height="{down * (height + _GAP) + 30:.0f}">',
-            f'<text x="{_GAP}" y="18" font-size="13">{html.escape(self._title)}</text>',
-        ]
+        parts = [f'<text x="{_GAP}" y="18" font-size="13">{html.escape(self._title)}</text>']
         for number, (name, (offset, shape), note) in enumerate(self._ranks):
             x = _GAP + number % across * (width + _GAP)
             y = 30 + number // across * (height + _GAP)
@@ -68,7 +70,43 @@ class Picture:
                     _rectangle(x + left * cell, y + 18 + top * cell, held_columns * cell,
                                held_rows * cell, colour)
                 )  # fmt: skip
-        return "\n".join([*parts, "</svg>"])
+        least = _GAP * 2 + 7 * len(self._title)
+        return max(across * (width + _GAP) + _GAP, least), down * (height + _GAP) + 30, parts
+
+
+class Change(Picture):
+    """A redistribution, from `visualize`: the layout before, the plan, the layout after."""
+
+    def __init__(self, before, plan, after):
+        self._before, self._plan, self._after = before, plan, after
+
+    def __str__(self):
+        return "\n".join([str(self._before), self._plan, str(self._after)])
+
+    __repr__ = __str__
+
+    def _drawn(self):
+        width, height, parts = self._before._drawn()
+        lines = self._plan.splitlines()[1:]  # without the layouts, which the pictures show
+        for number, line in enumerate(lines):
+            parts.append(
+                f'<text x="{_GAP * 2}" y="{height + 16 + 18 * number:.0f}" font-size="13" '
+                f'fill="#555555">{"&#8595;" if number == 0 else "&#160;"} {html.escape(line)}</text>'
+            )
+        down = height + 18 * len(lines) + 8
+        after_width, after_height, after = self._after._drawn()
+        parts += [f'<g transform="translate(0 {down:.0f})">', *after, "</g>"]
+        least = _GAP * 3 + 7 * max(map(len, lines), default=0)
+        return max(width, after_width, least), down + after_height, parts
+
+
+def _document(width, height, parts):
+    """An SVG file that is readable on a ground of any colour."""
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" font-family="sans-serif" font-size="11" '
+        f'width="{width:.0f}" height="{height:.0f}">'
+    )
+    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *parts, "</svg>"])
 
 
 def _rectangle(x, y, width, height, colour):
@@ -78,9 +116,15 @@ def _rectangle(x, y, width, height, colour):
     )
 
 
-def visualize(tensor):
+def visualize(tensor, placements=None):
     """Which rank holds which part of a tensor: print it, look at its `svg`, or let a notebook show
-    it. No communication."""
+    it. With `placements`, also the plan of `tensor.redistribute(placements)` and which rank holds
+    which part after it. No communication."""
+    if placements is not None:
+        plan = _weft.explain(tensor, placements)
+        after = _weft.empty(tensor.shape, dtype=tensor.dtype, mesh=tensor.device_mesh,
+                            placements=placements)  # fmt: skip
+        return Change(visualize(tensor), plan.strip(), visualize(after))
     if not tensor.is_sharded:
         whole = ((0,) * tensor.ndim, tensor.shape)
         return Picture(repr(tensor).partition("\n")[0], [("here", whole, "")], tensor.shape)

@@ -167,7 +167,22 @@ def test_visualize_tells_every_ranks_part():
         "rank 2 (dp=1, tp=0)  [3:5, 0:2]",
         "rank 3 (dp=1, tp=1)  [3:5, 2:4]",
     ]
-    assert svg.startswith("<svg") and svg.count("<rect") == 8
+    assert svg.startswith("<svg") and svg.count("<rect") == 9  # with the ground
+
+
+def test_visualize_tells_a_redistribution():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2, "tp": 2})
+        x = weft.distribute(weft.zeros((5, 4)), mesh, [Shard(0), Shard(1)])
+        received = mesh.traffic
+        change = weft.visualize(x, [Shard(1), Replicate()])
+        return str(change), change.svg, str(mesh.traffic) == str(received)
+
+    text, svg, nothing_moved = weft.run_ranks(4, body)[0]
+    before, after = text.split("exchange over dp+tp: [S(0), S(1)] -> [S(1), R], ")
+    assert "rank 3 (dp=1, tp=1)  [3:5, 2:4]" in before
+    assert "rank 3 (dp=1, tp=1)  [0:5, 2:4]" in after
+    assert nothing_moved and svg.count("<rect") == 17 and "exchange over dp+tp" in svg
 
 
 def test_numbers_that_integers_do_not_hold_are_refused():
