@@ -216,6 +216,9 @@ void bind_ops(py::module_& m) {
   getter(op_class, "structure",
          "What the numbers of its `structure` are, in order; '' for an op that says nothing",
          [](const Op& op) { return op.spec().structure.names; });
+  getter(op_class, "staged",
+         "Factors over which ranks exchange small results, or parts, when they are cut",
+         [](const Op& op) { return op.spec().staged_over; });
   op_class
       .def_property_readonly("differentiable",
                              [](const Op& op) { return op.spec().differentiable; })

@@ -3322,6 +3322,11 @@ class Op:
         Calls that it is tested with: (shapes, dtypes, structure, values, (low, high) of the elements)
         """
     @property
+    def staged(self) -> list[str]:
+        """
+        Factors over which ranks exchange small results, or parts, when they are cut
+        """
+    @property
     def structure(self) -> str:
         """
         What the numbers of its `structure` are, in order; '' for an op that says nothing

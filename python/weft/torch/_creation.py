@@ -34,6 +34,7 @@ new_empty = _new(_package.empty)
 
 
 def _logspace(start, end, steps, base=10.0, *, dtype=None, **options):
+    """`steps` powers of `base`, whose exponents are evenly spaced from `start` to `end`."""
     powers = _weft.pow(base * 1.0, _package.linspace(start, end, steps, **options))
     return powers if dtype is None else _weft.astype(powers, dtype)
 
@@ -135,6 +136,7 @@ def _like(make):
 
 
 def _randint_like(input, low, high=None, *, device=None):
+    """Whole numbers from `low` to below `high` (from 0 to below `low`), laid out as `input`."""
     return _weft.randint_like(input, *((0, low) if high is None else (low, high)), device=device)
 
 
