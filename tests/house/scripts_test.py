@@ -24,7 +24,7 @@ def run(script, *arguments):
 
 class Scripts(unittest.TestCase):
     def test_help_is_printed(self):
-        for script in ("test", "quickstart", "bench", "gpu_carry", "gpu_check"):
+        for script in ("test", "quickstart", "bench", "docs", "gpu_carry", "gpu_check"):
             code, out, err = run(script, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn(f"usage: scripts/{script}", out)
@@ -35,6 +35,8 @@ class Scripts(unittest.TestCase):
             ("test", ["--preset"], "test: --preset needs a value; see scripts/test --help"),
             ("test", ["--preset", "x"], "test: no preset x (release, asan, tsan, coverage)"),
             ("quickstart", ["fast"], "quickstart: unknown argument fast; see scripts/quickstart"),
+            ("docs", ["--pdf"], "docs: unknown argument --pdf; see scripts/docs --help"),
+            ("docs", ["--package"], "docs: --package needs a value; see scripts/docs --help"),
             ("gpu_carry", ["--to"], "gpu_carry: unknown argument --to; see scripts/gpu_carry"),
             ("gpu_check", ["--part", "all"], "gpu_check: no part all (build, tests, "),
             ("gpu_check", ["--carried", "/nowhere"], "gpu_check: /nowhere is not there"),

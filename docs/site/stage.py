@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies the pages of docs/, the README of each folder and the files that they link to into a source
+folder for Sphinx, at the same relative paths, so that one link works in the repository and in the
+site; then adds the generated reference: stage.py ROOT TARGET."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+LEFT_OUT = ("tests/", "README.md")
+
+
+def pages(root):
+    """The Markdown files of the site, relative to the root."""
+    listed = subprocess.run(
+        ["git", "-C", root, "ls-files", "-co", "--exclude-standard", "*.md"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return sorted(p for p in listed.stdout.splitlines() if not p.startswith(LEFT_OUT))
+
+
+def prose(text):
+    """The text without fenced blocks and code in backquotes, in which nothing is a link."""
+    text = re.sub(r"^(```+)[^`\n]*\n.*?^\1$", "", text, flags=re.M | re.S)
+    return re.sub(r"`[^`\n]*`", "code", text)
+
+
+def links(text):
+    """Relative targets of a page's links, with their fragments."""
+    found = [target for _, _, target in LINK.findall(prose(text))]
+    return [t for t in found if not re.match(r"[a-z]+:|#", t)]
+
+
+def with_all_readmes(text, listed):
+    """The page of the design, whose table of contents ends with each README that it does not name."""
+    more = [f"../{p.removesuffix('.md')}" for p in listed if p.endswith("/README.md")]
+    more = [p for p in more if p + "\n" not in text and not p.startswith("../benchmarks")]
+    return re.sub(r"```\n\Z", "\n".join([*more, "```\n"]), text)
+
+
+def stage(root, target):
+    root, target = pathlib.Path(root).resolve(), pathlib.Path(target)
+    for page in pages(root):
+        folder = (root / page).parent
+        text = (root / page).read_text()
+        for link in set(links(text)):
+            file = (folder / link.split("#")[0]).resolve()
+            if file.is_dir() or file == root / "README.md":
+                # The site has no pages for these: the words stay.
+                text = re.sub(rf"\[([^\]]*)\]\({re.escape(link)}\)", r"\1", text)
+            elif file.suffix != ".md" and file.exists():
+                copy = target / file.relative_to(root)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+        if page == "docs/design.md":
+            text = with_all_readmes(text, pages(root))
+        (target / page).parent.mkdir(parents=True, exist_ok=True)
+        (target / page).write_text(text)
+
+
+if __name__ == "__main__":
+    import cpp_reference
+    import ops_page
+    import python_reference
+
+    root, target = map(pathlib.Path, sys.argv[1:])
+    shutil.rmtree(target, ignore_errors=True)
+    stage(root, target)
+    reference = target / "docs/reference"
+    cpp_reference.write(root / "include", reference / "cpp")
+    python_reference.write(reference / "python")
+    (reference / "ops.md").write_text(ops_page.page())

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of docs/: links, the table of contents, Python programs, flags of commands, pictures, and
+the reference that is made from the package, the headers and the ops."""
+
+import contextlib
+import inspect
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+import weft
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "docs/site"))
+
+import cpp_reference  # noqa: E402
+import ops_page  # noqa: E402
+import python_reference  # noqa: E402
+import stage  # noqa: E402
+
+PAGES = stage.pages(ROOT)
+# These pages have tests of their own, or show parts of programs.
+NOT_RUN = {"docs/recipes.md", "docs/from-pytorch.md", "docs/models.md", "docs/array-api.md"}
+RUN = [p for p in PAGES if p.startswith("docs/") and p not in NOT_RUN]
+GENERATED = ("docs/reference/",)
+BLOCK = re.compile(r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.M | re.S)
+
+
+def text_of(page):
+    return (ROOT / page).read_text()
+
+
+def target_of(page, link):
+    return os.path.normpath(os.path.join(os.path.dirname(page), link))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_relative_links_lead_to_files(page):
+    for link in stage.links(text_of(page)):
+        target = target_of(page, link.split("#")[0])
+        if not target.startswith(GENERATED):
+            assert (ROOT / target).exists(), link
+
+
+def slug(heading):
+    """The fragment that GitHub and the site give to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
+
+
+def test_fragments_of_links_name_headings():
+    for page in PAGES:
+        for link in stage.links(text_of(page)):
+            file, _, fragment = link.partition("#")
+            if fragment and not target_of(page, file).startswith(GENERATED):
+                text = text_of(target_of(page, file)) if file else text_of(page)
+                assert fragment in map(slug, re.findall(r"^#+ (.*)$", text, re.M)), (page, link)
+
+
+def test_every_page_is_in_one_table_of_contents():
+    found = []
+    for page in PAGES:
+        for entries in re.findall(r"^```\{toctree\}\n(.*?)^```$", text_of(page), re.M | re.S):
+            names = [l for l in entries.splitlines() if l and not l.startswith(":")]
+            found += [target_of(page, name) + ".md" for name in names]
+    found = [p for p in found if not p.startswith(GENERATED)]
+    assert len(found) == len(set(found))
+    # The page of the design lists a README that none lists.
+    left = {p for p in PAGES if not p.endswith("/README.md")} - set(found)
+    assert left == {"docs/index.md"}
+
+
+@pytest.mark.parametrize("page", [p for p in RUN if "```python" in text_of(p)])
+def test_programs_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "page"}
+    for program, expected in BLOCK.findall(text_of(page)):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(program, page, "exec"), names)
+        if expected:
+            assert printed.getvalue() == expected
+
+
+def test_flags_of_commands_exist():
+    program = os.environ.get("WEFT_PROGRAM", "weft")
+    helps = {}
+    used = set()
+    for page in RUN + ["README.md", "SECURITY.md"]:
+        for line in re.findall(r"weft (?:[a-z]+)(?: [^`\n]*)?", text_of(page).replace("\\\n", "")):
+            # mpirun and others have flags of their own before the program.
+            command, *words = line.split("#")[0].split()[1:]
+            used |= {(command, w.split("=")[0].rstrip(".,:;)")) for w in words if re.match(r"--\w", w)}
+    commands = {"train", "estimate", "ckpt", "sample", "tokenize", "trace", "run", "report"}
+    for command, flag in sorted(u for u in used if u[0] in commands - {"run", "ckpt"}):
+        if command not in helps:
+            done = subprocess.run([program, command, "--help"], capture_output=True, text=True)
+            helps[command] = done.stdout
+        assert re.search(rf"{flag}\b", helps[command]), (command, flag)
+    assert len(used) > 20
+
+
+def test_pictures_are_what_weft_draws(tmp_path):
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs/pictures/draw.py", tmp_path], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    # The predicted time depends on the machine.
+    still = lambda file: re.sub(r"[\d.]+ .?s\b", "TIME", file.read_text())
+    drawn = sorted(tmp_path.glob("*.svg"))
+    assert [f.name for f in drawn] == sorted(f.name for f in ROOT.glob("docs/pictures/*.svg"))
+    for file in drawn:
+        assert still(file) == still(ROOT / "docs/pictures" / file.name), file.name
+
+
+@pytest.mark.parametrize("path", python_reference.MODULES)
+def test_every_public_python_name_is_documented(path):
+    module = python_reference.module_of(path)
+    missing = []
+    for name in python_reference.public_names(module):
+        value = getattr(module, name)
+        if callable(value) and not (inspect.getdoc(value) or "").strip():
+            missing.append(name)
+    assert not missing
+
+
+def test_the_reference_has_every_public_name():
+    pages = "".join(text for _, _, text in python_reference.pages())
+    described = set(re.findall(r"^:+\{py:\w+\} ([\w.]+)", pages, re.M))
+    for path in python_reference.MODULES:
+        module = python_reference.module_of(path)
+        names = {f"{path}.{name}" for name in python_reference.public_names(module)}
+        assert names <= described, sorted(names - described)[:5]
+
+
+def test_the_reference_has_every_header_and_public_declaration():
+    include = ROOT / "include"
+    for header in cpp_reference.headers(include):
+        text = (include / "weft" / header).read_text()
+        page = cpp_reference.page(header, text)
+        names = re.findall(r"^(?:class|struct)(?: WEFT_API)? (\w+)[^;{(]*\{", text, re.M)
+        names += re.findall(r"^WEFT_API [^\n]*?(\w+)\(", text, re.M)
+        for name in names:
+            assert re.search(rf"\b{name}\b", page), (header, name)
+        # Each comment is there, but for those of what is private.
+        assert "private:" not in page, header
+
+
+def named_dims(rule, shapes):
+    """The factors of each operand's dims, "...1" the last of the dims that "..." stands for; None
+    where dims are merged, fetched, or have another number."""
+    left = rule.split("->")[0]
+    if re.search(r"[~(]", left):
+        return None
+    named = []
+    for operand, shape in zip(left.split(","), shapes):
+        names = [f.strip("[]").split(":")[0] for f in ops_page.factors(operand)]
+        leading = len(shape) - len(names) + 1
+        if "..." in names:
+            names = [f"...{leading - i}" for i in range(leading)] + names[1:]
+        named.append(names)
+    return named if [len(n) for n in named] == [len(s) for s in shapes] else None
+
+
+def moves(op, named, factor, mesh):
+    """Whether the op moves operands that are cut along a factor wherever they have it."""
+    shapes, dtypes, structure, values, _ = op.samples[0]
+    operands = []
+    for shape, dtype, names in zip(shapes, dtypes, named):
+        # A dim of size 1 that is broadcast has no cut.
+        at = names.index(factor) if factor in names else -1
+        cut = at >= 0 and shape[at] > 1
+        placements = [weft.Shard(at) if cut else weft.Replicate()]
+        operands.append(weft.distribute(weft.ones(shape).to(dtype), mesh, placements))
+    try:
+        with weft.traffic("free_only"):
+            op(*operands, structure=structure, values=values)
+        return False
+    except ValueError as error:
+        assert "traffic policy" in str(error), (op.name, factor, str(error))
+        return True
+
+
+def test_the_table_of_ops_says_what_the_engine_does():
+    asked = [0]
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2})
+        wrong = []
+        for op in weft.all_ops():
+            facts = ops_page.parsed(op)
+            named = named_dims(facts["rule"], op.samples[0][0]) if op.samples else None
+            sizes = zip(sum(named or [], []), sum(map(list, op.samples[0][0]), []) if named else [])
+            # A dim of size 1 has no parts.
+            for factor in {f for f, size in sizes if size > 1}:
+                asked[0] += 1
+                stated = factor if factor[0] != "." else "..."
+                if moves(op, named, factor, mesh) != (stated in facts["gathered"] + facts["exchanged"]):
+                    wrong.append((op.name, op.rule, factor))
+        return wrong
+
+    assert not weft.run_ranks(2, body)[0]
+    assert asked[0] > 300
+
+
+def test_the_site_builds():
+    if not (ROOT / "build/docs-venv/bin/sphinx-build").exists():
+        pytest.skip("there is no Sphinx; scripts/docs installs it")
+    done = subprocess.run(
+        [ROOT / "scripts/docs", "--package", os.path.dirname(os.path.dirname(weft.__file__))],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
