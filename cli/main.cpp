@@ -85,6 +85,7 @@ static int run(int argc, char** argv) {
   add_ckpt(program, code);
   add_sample(program);
   add_tokenize(program);
+  add_report(program);
   add_trace(program);
   add_run(program, argc, argv, code);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
