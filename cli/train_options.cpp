@@ -13,6 +13,7 @@
 #include "cli/step_cost.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/metrics_destination.h"
 #include "weft/extend/run_folder.h"
 #include "weft/ranks.h"
 
@@ -150,7 +151,10 @@ void add_train(CLI::App& program, int& code) {
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   add_numbers(*train, o);
   add_resume_flags(*train, o.checkpoints);
-  add_named(*train, "--metrics", o.metrics, "FILE", "Write one JSON object a step to FILE");
+  add_named(*train, "--metrics", o.metrics, "FILE...",
+            "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
+            "tensorboard:DIR or DIR/, or else as JSON lines; several may be given. See weft report")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_named(*train, "--trace", o.trace, "FILE",
             "Write ops and collectives of all ranks to FILE, as a Chrome trace");
   add_whole(*train, "--sample", o.sample, "Tokens to generate when done", 0);
@@ -217,18 +221,22 @@ static void check_other_file(const Named& output, const Named& other) {
 }
 
 void check_output_files(const TrainOptions& options) {
-  const Named metrics{"--metrics", options.metrics}, trace{"--trace", options.trace};
+  std::vector<Named> outputs{{"--trace", options.trace}};
+  for (const std::string& metrics : options.metrics) {
+    outputs.push_back({"--metrics", metrics_destination(metrics).path});
+  }
   // Without --model it is that of --init.
   std::vector<Named> inputs{{"--init", options.init}, {"--model", options.parallel.model}};
   for (const std::string& data : options.data) {
     inputs.push_back({"--data", data});
     check_outside({"--save", options.checkpoints.save}, data);
-    for (const Named& output : {metrics, trace}) check_outside(output, data);
+    for (const Named& output : outputs) check_outside(output, data);
   }
-  for (const Named& output : {metrics, trace}) {
-    for (const Named& input : inputs) check_other_file(output, input);
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    for (const Named& input : inputs) check_other_file(*output, input);
+    for (auto other = output + 1; other != outputs.end(); ++other)
+      check_other_file(*output, *other);
   }
-  check_other_file(trace, metrics);
 }
 
 void check_writable(const char* flag, const std::string& path) {

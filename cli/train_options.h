@@ -34,7 +34,7 @@ struct TrainOptions {
   int threads = 0;
   /// Seconds.
   double deadline = 600;
-  std::string metrics;
+  std::vector<std::string> metrics;
   std::string trace;
   std::string prompt;
   int64_t sample = 0;

@@ -2,15 +2,12 @@
 #include "train/progress.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 
 #include "train/option_names.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
-#include "weft/extend/run_folder.h"
 #include "weft/moe.h"
 #include "weft/transformer.h"
 
@@ -47,84 +44,25 @@ using Clock = std::chrono::steady_clock;
 /// Between two lines on the terminal, unless there is news.
 static constexpr auto kQuiet = std::chrono::seconds(2);
 
-/// Whether a file ends with a line of a step after `done`, or with a part of a line; `begin`
-/// becomes the start of that line.
-static bool ends_with_later_step(std::string_view text, int64_t done, size_t& begin) {
-  const bool is_whole = text.ends_with('\n');
-  begin = text.find_last_of('\n', text.size() - (is_whole ? 2 : 1)) + 1;
-  if (text.size() == 1) begin = 0;
-  const std::string_view line = text.substr(begin);
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (json.is_discarded()) return !is_whole && line.starts_with('{');
-  const auto step = json.is_object() ? json.find("step") : json.end();
-  return step != json.end() && step->is_number_integer() && step->get<int64_t>() > done;
-}
-
-/// Cuts the lines of steps after `done`, which run again, and a last line that was torn.
-static void cut_metrics(const std::string& flag, const std::string& path, int64_t done) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return;
-  const std::string text = read_file(flag, path);
-  size_t end = text.size(), begin = 0, lines = 0;
-  for (; end > 0 && ends_with_later_step({text.data(), end}, done, begin); ++lines) end = begin;
-  if (lines > 0) {
-    std::filesystem::resize_file(path, end, error);
-    if (error) fail_call("truncate", flag, ": ", path, ": ", error.message());
-    warn(flag, ' ', printable(path), ": removed ", lines, lines == 1 ? " line" : " lines",
-         " after step ", done, ", from which the run goes on");
-  } else if (!text.empty() && !text.ends_with('\n')) {
-    OutputFile(flag, path, OutputFile::Mode::append).write("\n");
-  }
-}
-
 Progress::Progress(const TrainerOptions& options, int64_t done) : options_(options) {
-  if (options.metrics.empty()) return;
   const std::string flag = option_name("metrics", options.checkpoints.are_flags);
-  done > 0 ? cut_metrics(flag, options.metrics, done) : set_aside(flag.c_str(), options.metrics);
-  file_.emplace(flag, options.metrics,
-                done > 0 ? OutputFile::Mode::append : OutputFile::Mode::replace);
+  for (const std::string& destination : options.metrics) {
+    writers_.push_back(metrics_writer(flag, destination, done));
+  }
 }
 
 void Progress::report(const StepReport& report) {
   if (first_ == 0) first_ = report.step;
-  if (file_) write_metrics(report);
+  if (!writers_.empty()) {
+    const MetricsLine line = metrics_line(report);
+    for (const auto& writer : writers_) writer->write(line);
+  }
   if (report.utilization.value_or(0) > 1 && !std::exchange(is_above_peak_, true)) {
     warn(kAbovePeak);
   }
   bool is_end = report.step == options_.steps;
   bool is_due = !told_ || Clock::now() - *told_ >= kQuiet;
   if (is_end || is_due || report.validation_loss) tell_line(report);
-}
-
-using MetricsJson = nlohmann::ordered_json;
-
-static MetricsJson number_or_null(const std::optional<double>& number) {
-  return number ? MetricsJson(*number) : MetricsJson();
-}
-
-void Progress::write_metrics(const StepReport& report) {
-  MetricsJson line{{"step", report.step},
-                   {"loss", report.loss},
-                   {"val_loss", number_or_null(report.validation_loss)},
-                   {"lr", report.learning_rate},
-                   {"grad_norm", report.gradient_norm},
-                   {"tokens_per_second", report.tokens_per_second},
-                   {"mfu", number_or_null(report.utilization)},
-                   {"seconds", report.seconds}};
-  if (report.experts) {
-    line["experts"] = {{"load", report.experts->load},
-                       {"imbalance", report.experts->imbalance()},
-                       {"dropped", report.experts->dropped},
-                       {"balance_loss", number_or_null(report.experts->balance_loss)}};
-  }
-  line["bytes_moved"] = report.bytes_moved;
-  line["peak_bytes"] = report.memory.total.peak;
-  for (int i = 0; i < kPurposes; ++i) {
-    const auto purpose = static_cast<size_t>(i);
-    line["peak_bytes_of"][std::string(name_of(static_cast<Purpose>(i)))] =
-        report.memory.by_purpose[purpose].peak;
-  }
-  file_->write(line.dump() + '\n');
 }
 
 /// "1 h 02 min", "3 min 20 s" or "12 s".

@@ -3,9 +3,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
-#include "weft/extend/file.h"
+#include "train/metrics.h"
 #include "weft/trainer.h"
 
 namespace weft {
@@ -14,21 +16,18 @@ namespace weft {
 /// load by `rate`. Empty for a dense model. Collective.
 std::optional<ExpertReport> end_step_of_experts(Module& model, double rate);
 
-/// Writes reports: a JSON object a step to a file, and a line now and then to `tell`.
+/// Writes reports: to the destinations of metrics, and a line now and then to `tell`.
 class Progress {
  public:
-  /// A run that goes on after `done` steps adds to the file, after its line of that step; a run
-  /// that begins at step 1 sets the file of an earlier one aside. std::invalid_argument when it
-  /// cannot be written.
+  /// Opens the destinations, as `metrics_writer` says.
   Progress(const TrainerOptions& options, int64_t done);
   void report(const StepReport& report);
 
  private:
-  void write_metrics(const StepReport& report);
   void tell_line(const StepReport& report);
 
   const TrainerOptions& options_;
-  std::optional<OutputFile> file_;
+  std::vector<std::unique_ptr<MetricsWriter>> writers_;
   /// The first step of this run of the program.
   int64_t first_ = 0;
   bool is_above_peak_ = false;

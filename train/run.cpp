@@ -199,7 +199,9 @@ bool Trainer::Run::run() {
 bool Trainer::Run::end_step(StepReport& report) {
   const int64_t step = report.step;
   const bool validates = validates_after(step);
+  const auto began = Clock::now();
   if (validates) report.validation_loss = evaluate();
+  if (validates) report.parts.validation = seconds_since(began);
   if (validates || step == options_.steps) used_->compare();
   if (progress_) progress_->report(report);
   if (options_.on_step) options_.on_step(report);
@@ -207,7 +209,9 @@ bool Trainer::Run::end_step(StepReport& report) {
   if (validates && options_.on_evaluation) options_.on_evaluation(step, validation_loss);
   if (!options_.checkpoints.save_non_finite) check_finite(step, "validation loss", validation_loss);
   done_ = step;
+  const auto saving = Clock::now();
   const bool ends = saver_->after_step(step, step == options_.steps, stops_);
+  save_seconds_ = seconds_since(saving);
   check_finite(step, "validation loss", validation_loss);
   return ends;
 }

@@ -33,6 +33,9 @@ class Trainer::Run {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static double seconds_since(Clock::time_point time) {
+    return std::chrono::duration<double>(Clock::now() - time).count();
+  }
 
   /// Rows of a micro-step, with the number of targets of all ranks that count.
   struct MicroBatch {
@@ -86,6 +89,8 @@ class Trainer::Run {
   bool is_resumed_ = false, stops_ = false;
   int64_t done_ = 0;
   Clock::time_point started_;
+  /// Seconds of waiting for saves after the last step.
+  double save_seconds_ = 0;
 };
 
 }  // namespace weft

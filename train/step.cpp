@@ -3,10 +3,12 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "train/run.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/flight.h"
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
 #include "weft/ops.h"
@@ -117,16 +119,26 @@ void Trainer::Run::update() {
   optimizer_.step(options_.clip > 0 ? clip_scale(norm_, options_.clip) : Tensor());
 }
 
+/// Returns the seconds since `since`, which becomes now.
+static double lap(std::chrono::steady_clock::time_point& since) {
+  const auto before = std::exchange(since, std::chrono::steady_clock::now());
+  return std::chrono::duration<double>(since - before).count();
+}
+
 StepReport Trainer::Run::train_step(int64_t step) {
   const TraceSpan span("step", step);
   const auto began = Clock::now();
+  auto since = began;
+  const double waited = seconds_in_waits();
   const int64_t moved = mesh_.traffic().bytes;
   PurposeScope purpose(Purpose::activations);
   if (options_.schedule) optimizer_.set_learning_rate(options_.schedule(step - 1));
   StepReport report;
   report.step = step;
   report.learning_rate = optimizer_.learning_rate();
+  report.parts.save = save_seconds_;
   const std::vector<MicroBatch> batches = batches_of(step);
+  report.parts.data = lap(since);
   if (batches.empty()) {
     report.loss = std::numeric_limits<double>::quiet_NaN();
     report.skipped = "no target counts";
@@ -140,11 +152,14 @@ StepReport Trainer::Run::train_step(int64_t step) {
     }
     report.loss = mean_loss(losses, counts);
     report.gradient_norm = norm_.item();
+    report.parts.forward_backward = lap(since);
     check_finite(step, "loss", report.loss);
     check_finite(step, "norm of the gradients", report.gradient_norm);
     if (!graph_updates()) update();
     report.experts = end_step_of_experts(model_, options_.balance_rate);
+    report.parts.update = lap(since);
   }
+  if (options_.device == cpu) report.parts.collectives = seconds_in_waits() - waited;
   report_figures(report, began, moved);
   return report;
 }

@@ -62,6 +62,21 @@ struct WEFT_API ExpertReport {
   double imbalance() const;
 };
 
+/// Seconds of the parts of a step on a rank, by its clock. On a GPU a part ends when its work is
+/// queued; the step waits for the GPU once, after backward, and in `validation`.
+struct PartSeconds {
+  /// Reading rows.
+  double data = 0;
+  double forward_backward = 0;
+  double update = 0;
+  double validation = 0;
+  /// Waiting for saves after the step before.
+  double save = 0;
+  /// The part of `forward_backward` and `update` in collectives; empty on a GPU, where collectives
+  /// are queued.
+  std::optional<double> collectives = {};
+};
+
 /// Figures of one step.
 struct StepReport {
   int64_t step = 0;
@@ -78,6 +93,7 @@ struct StepReport {
   std::optional<ExpertReport> experts;
   /// Received from other ranks in this step, by this rank.
   int64_t bytes_moved = 0;
+  PartSeconds parts = {};
   /// Memory of this rank so far.
   MemoryStatistics memory;
   /// Why the step left the weights as they are; empty where it updated them.
@@ -106,8 +122,9 @@ struct TrainerOptions {
   /// A Hugging Face model or checkpoint that the weights came from: the run keeps its config and
   /// tokenizer. Empty: those of the run that is resumed.
   std::string model_files = {};
-  /// A file for one JSON object a step; empty: none.
-  std::string metrics = {};
+  /// Where the first rank writes the figures of each step: "run.jsonl" (any name: a JSON object a
+  /// step), "run.csv", or event files of TensorBoard in a directory ("tensorboard:DIR", "DIR/").
+  std::vector<std::string> metrics = {};
   /// Receives, on the first rank, lines on progress without a newline.
   std::function<void(const std::string& line)> tell = {};
   /// Called on all ranks after each step, each validation, and when a checkpoint is complete.

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <stdexcept>
 
+#include "src/base/ticks.h"
 #include "src/comm/collective_parts.h"
 #include "weft/error.h"
+#include "weft/extend/flight.h"
 
 namespace weft {
 
@@ -41,11 +43,18 @@ Work& Work::operator=(Work&& other) noexcept {
 
 Work::~Work() { end(state_); }
 
+/// Nanoseconds that this thread has spent in Work::wait.
+static thread_local int64_t waited = 0;
+
 void Work::wait() {
   if (!state_) return;
   const RankThread::Call call(state_->rank_thread(), "wait");
+  const int64_t begin = steady_nanoseconds();
   state_->wait();
+  waited += steady_nanoseconds() - begin;
 }
+
+double seconds_in_waits() { return 1e-9 * static_cast<double>(waited); }
 
 bool Work::test() {
   if (!state_) return true;

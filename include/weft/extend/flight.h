@@ -28,4 +28,8 @@ struct FlightSummary {
 WEFT_API FlightSummary merge_flight_records(const std::vector<std::string>& files,
                                             const std::string& out);
 
+/// Seconds that the calling thread has spent in Work::wait, in which ranks of one host also do the
+/// work of their collectives. Waits for a GPU's collectives end before these do.
+WEFT_API double seconds_in_waits();
+
 }  // namespace weft
