@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of the pages by weft itself: draw.py [FOLDER]; by default next to this file."""
+"""Draws the pages' pictures by weft itself, next to this file or in FOLDER: draw.py [FOLDER]"""
 
 import pathlib
 import sys

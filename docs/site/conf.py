@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of Sphinx for the site that scripts/docs builds; its source folder is build/docs/source."""
+"""Settings of Sphinx for the site that scripts/docs builds from build/docs/source."""
 
 import os
 

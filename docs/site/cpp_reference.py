@@ -36,7 +36,8 @@ def without_bodies(code):
     """The declaration alone: inline bodies and the export macro are left out."""
     text = "\n".join(code)
     text = re.sub(r"\bWEFT_API\s+|\[\[.*?\]\]\s+", "", text)
-    signature = re.match(r"(?s)(.*?\)\s*(?:const|noexcept|&|\s)*)(?:\s*:[^:].*?)?\{.*\}\s*;?$", text)
+    body = r"(?s)(.*?\)\s*(?:const|noexcept|&|\s)*)(?:\s*:[^:].*?)?\{.*\}\s*;?$"
+    signature = re.match(body, text)
     if signature and "= default" not in text:
         text = signature[1].rstrip() + ";"
     indent = min((len(l) - len(l.lstrip()) for l in text.splitlines() if l.strip()), default=0)

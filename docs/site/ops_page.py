@@ -9,26 +9,27 @@ BY_ATTRIBUTES = re.compile(r"\s*\(by its attributes; this one of (.*)\)$")
 KINDS = ("stays", "partial", "exchanged", "gathered", "fetched")
 HEAD = """# Ops
 
-An op states its layouts by a rule in factor notation. Equal names are one factor. An operand may be cut
-along a factor on any mesh axis; the op then computes without communication, as long as all operands that
-have the factor are cut alike. The table lists what follows from each rule:
+An op states its layouts by a rule in factor notation. Equal names are one factor. An operand may be
+cut along a factor on any mesh axis; the op then computes without communication, as long as all
+operands that have the factor are cut alike. The table lists what follows from each rule:
 
 - **stays cut**: a cut of this factor in the operands is a cut in the result; nothing moves.
-- **becomes Partial**: no result has the factor. Each rank computes its share, and the result is a Partial
-  that a later op or `redistribute` reduces.
-- **gathered**: the factor is in brackets. The op needs it whole on each rank, so that a cut operand moves first.
-  The inner ones of merged dims, `r` of `(g r)`, are whole too.
-- **exchanged**: ranks exchange small results along this factor, such as the largest element of each row, or the parts
-  themselves (`sort`); the dim stays cut.
-- **fetched**: the op needs a slice of the operand or the rows that indices name (`~`); ranks exchange these only.
+- **becomes Partial**: no result has the factor. Each rank computes its share, and the result is a
+  Partial that a later op or `redistribute` reduces.
+- **exchanged**: ranks exchange small results along this factor, such as the largest element of each
+  row, or the parts themselves (`sort`); the dim stays cut.
+- **gathered**: the factor is in brackets. The op needs it whole on each rank, so that a cut operand
+  moves first. The inner ones of merged dims, `r` of `(g r)`, are whole too.
+- **fetched**: the op needs a slice of the operand or the rows that indices name (`~`); ranks
+  exchange these only.
 
-`...` is any number of leading dims. A rule that depends on the op's attributes is shown for its first
-sample, with the shapes of the operands in the last column. `weft.ops.NAME.rule`, `.structure`, `.linear` and
-`.samples` are the same data in a program; `weft.explain_model`, `weft.implicit_traffic()` and
-`with weft.traffic("forbid"):` show and forbid what an op moves ([choosing a mesh](../guides/choosing_a_mesh.md)).
-All ops run on the CPU and on CUDA devices.
+`...` is any number of leading dims. A rule that depends on the op's attributes is shown for its
+first sample, with the shapes of the operands in the last column. `weft.ops.NAME.rule`,
+`.structure`, `.linear`, `.staged` and `.samples` are the same data in a program. `weft.explain_model`,
+`weft.implicit_traffic()` and `with weft.traffic("forbid"):` show and forbid what an op moves
+([rules](../concepts/rules.md)). All ops run on the CPU and on CUDA devices.
 
-| op | rule | stays cut | becomes Partial | exchanged | gathered | fetched | gradient | rule is of shapes |
+| op | rule | stays cut | becomes Partial | exchanged | gathered | fetched | gradient | shapes |
 |---|---|---|---|---|---|---|---|---|
 """
 
@@ -39,14 +40,15 @@ def factors(side):
 
 
 def parsed(op):
-    """The factors of an op's rule by what happens to their cuts, and the shapes that it is stated for."""
+    """The factors of an op's rule by what happens to their cuts, and the shapes of its sample."""
     of = BY_ATTRIBUTES.search(op.rule)
     rule = BY_ATTRIBUTES.sub("", op.rule).strip()
     left, _, right = rule.partition("->")
     operands = factors(left)
     # Of dims that are merged, the outermost stays cut; a cut of another one moves.
     inner = {f for group in re.findall(r"\(([^)]*)\)", rule) for f in group.split()[1:]}
-    kept = {f for f in factors(right) if f[0] not in "[+"}
+    # An op without results changes its operands, which stay cut.
+    kept = {f for f in factors(right) if f[0] not in "[+"} if right.strip() else set(operands)
     kind = {}
     for written in operands:
         name = written.strip("[~]").split(":")[0]

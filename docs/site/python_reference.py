@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the Python reference: a page a module, each public name with its signature and docstring."""
+"""Writes the Python reference: each public name of each module, with signature and docstring."""
 
 import importlib
 import inspect
@@ -78,8 +78,9 @@ def members(cls, path):
     out = ""
     for name in sorted(n for n in vars(cls) if not n.startswith("_")):
         value = inspect.getattr_static(cls, name)
-        if isinstance(value, (property,)) or not callable(getattr(cls, name, None)):
-            out += directive("attribute", f"{path}.{name}", "", escaped(inspect.getdoc(value) or ""), 2)
+        if isinstance(value, property) or not callable(getattr(cls, name, None)):
+            text = escaped(inspect.getdoc(value) or "")
+            out += directive("attribute", f"{path}.{name}", "", text, 2)
         else:
             signature, text = described(getattr(cls, name), name)
             out += directive("method", f"{path}.{name}", signature, escaped(text), 2)

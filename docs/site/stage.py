@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies the pages of docs/, the README of each folder and the files that they link to into a source
-folder for Sphinx, at the same relative paths, so that one link works in the repository and in the
-site; then adds the generated reference: stage.py ROOT TARGET."""
+"""Copies the pages of docs/, the README of each folder and the files that they link to into a
+source folder for Sphinx, at the same relative paths, so that one link works in the repository and
+in the site; then adds the generated reference: stage.py ROOT TARGET."""
 
 import pathlib
 import re
@@ -39,7 +39,7 @@ def links(text):
 
 
 def with_all_readmes(text, listed):
-    """The page of the design, whose table of contents ends with each README that it does not name."""
+    """The page of the design, with each README that its table of contents does not name."""
     more = [f"../{p.removesuffix('.md')}" for p in listed if p.endswith("/README.md")]
     more = [p for p in more if p + "\n" not in text and not p.startswith("../benchmarks")]
     return re.sub(r"```\n\Z", "\n".join([*more, "```\n"]), text)

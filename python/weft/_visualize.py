@@ -52,7 +52,7 @@ class Picture:
         scale = min(1.0, 160 / max(1, rows * _CELL, columns * _CELL))
         cell = _CELL * scale
         longest = max(len(name + note) for name, _, note in self._ranks)
-        width, height = max(columns * cell, 150, 5.6 * longest), rows * cell + 34
+        width, height = max(columns * cell, 150, 6.2 * longest), rows * cell + 34
         across = min(len(self._ranks), _WIDEST)
         down = math.ceil(len(self._ranks) / across)
         parts = [f'<text x="{_GAP}" y="18" font-size="13">{html.escape(self._title)}</text>']
@@ -91,7 +91,7 @@ class Change(Picture):
         for number, line in enumerate(lines):
             parts.append(
                 f'<text x="{_GAP * 2}" y="{height + 16 + 18 * number:.0f}" font-size="13" '
-                f'fill="#555555">{"&#8595;" if number == 0 else "&#160;"} {html.escape(line)}</text>'
+                f'fill="#555555">{"&#160;" if number else "&#8595;"} {html.escape(line)}</text>'
             )
         down = height + 18 * len(lines) + 8
         after_width, after_height, after = self._after._drawn()

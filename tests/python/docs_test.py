@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of docs/: links, the table of contents, Python programs, flags of commands, pictures, and
-the reference that is made from the package, the headers and the ops."""
+"""The pages of docs/: links, the table of contents, Python programs, flags of commands, pictures,
+and the reference that is made from the package, the headers and the ops."""
 
 import contextlib
 import inspect
@@ -93,7 +93,8 @@ def test_flags_of_commands_exist():
         for line in re.findall(r"weft (?:[a-z]+)(?: [^`\n]*)?", text_of(page).replace("\\\n", "")):
             # mpirun and others have flags of their own before the program.
             command, *words = line.split("#")[0].split()[1:]
-            used |= {(command, w.split("=")[0].rstrip(".,:;)")) for w in words if re.match(r"--\w", w)}
+            flags = [w.split("=")[0].rstrip(".,:;)") for w in words if re.match(r"--\w", w)]
+            used |= {(command, flag) for flag in flags}
     commands = {"train", "estimate", "ckpt", "sample", "tokenize", "trace", "run", "report"}
     for command, flag in sorted(u for u in used if u[0] in commands - {"run", "ckpt"}):
         if command not in helps:
@@ -165,8 +166,11 @@ def named_dims(rule, shapes):
     return named if [len(n) for n in named] == [len(s) for s in shapes] else None
 
 
-def moves(op, named, factor, mesh):
-    """Whether the op moves operands that are cut along a factor wherever they have it."""
+MOVED = ("gathered", "exchanged")
+
+
+def found(op, named, factor, mesh):
+    """What an op does with operands that are cut along a factor wherever they have it."""
     shapes, dtypes, structure, values, _ = op.samples[0]
     operands = []
     for shape, dtype, names in zip(shapes, dtypes, named):
@@ -177,11 +181,14 @@ def moves(op, named, factor, mesh):
         operands.append(weft.distribute(weft.ones(shape).to(dtype), mesh, placements))
     try:
         with weft.traffic("free_only"):
-            op(*operands, structure=structure, values=values)
-        return False
+            results = op(*operands, structure=structure, values=values)
     except ValueError as error:
         assert "traffic policy" in str(error), (op.name, factor, str(error))
-        return True
+        return "moves"
+    results = results if isinstance(results, tuple) else (results,)
+    kinds = {type(r.placements[0]).__name__ for r in results if isinstance(r, weft.Tensor)}
+    # An op without results changes its operands, which stay cut.
+    return "partial" if kinds == {"Partial"} else "stays"
 
 
 def test_the_table_of_ops_says_what_the_engine_does():
@@ -198,8 +205,9 @@ def test_the_table_of_ops_says_what_the_engine_does():
             for factor in {f for f, size in sizes if size > 1}:
                 asked[0] += 1
                 stated = factor if factor[0] != "." else "..."
-                if moves(op, named, factor, mesh) != (stated in facts["gathered"] + facts["exchanged"]):
-                    wrong.append((op.name, op.rule, factor))
+                (kind,) = [k for k in ops_page.KINDS if stated in facts[k]]
+                if found(op, named, factor, mesh) != ("moves" if kind in MOVED else kind):
+                    wrong.append((op.name, op.rule, factor, kind))
         return wrong
 
     assert not weft.run_ranks(2, body)[0]
