@@ -24,8 +24,8 @@ operands that have the factor are cut alike. The table lists what follows from e
   exchange these only.
 
 `...` is any number of leading dims. A rule that depends on the op's attributes is shown for its
-first sample, with the shapes of the operands in the last column. `weft.ops.NAME.rule`,
-`.structure`, `.linear`, `.staged` and `.samples` are the same data in a program. `weft.explain_model`,
+first sample, with the shapes of the operands in the last column. `weft.ops.NAME` has the same data
+in a program: `.rule`, `.structure`, `.linear`, `.staged` and `.samples`. `weft.explain_model`,
 `weft.implicit_traffic()` and `with weft.traffic("forbid"):` show and forbid what an op moves
 ([rules](../concepts/rules.md)). All ops run on the CPU and on CUDA devices.
 
