@@ -26,3 +26,5 @@ toc_object_entries = False
 python_maximum_signature_line_length = 80
 pygments_dark_style = "monokai"
 highlight_language = "text"
+# Rules and flags have dots and dashes that mean themselves.
+smartquotes = False

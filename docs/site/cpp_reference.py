@@ -60,8 +60,12 @@ def class_of(code):
     return head[1], head[2], text[head.end() : text.rindex("}")].splitlines()
 
 
-def block(code):
-    return "```cpp\n" + without_bodies(code) + "\n```\n\n"
+def described(words, code, out):
+    """Adds a declaration with its comment to a text; one without joins the block before it."""
+    if code and not words and out.endswith("\n```\n\n"):
+        return out.removesuffix("```\n\n") + without_bodies(code) + "\n```\n\n"
+    text = "```cpp\n" + without_bodies(code) + "\n```\n\n" if code else ""
+    return out + text + (marked(words) + "\n\n" if words else "")
 
 
 def class_section(kind, name, comment, body):
@@ -74,7 +78,7 @@ def class_section(kind, name, comment, body):
         elif public and code and (inner := class_of(code)):
             nested += class_section(inner[0], f"{name}::{inner[1]}", words, inner[2])
         elif public and not label.startswith(("friend class", "friend struct")):
-            out += (block(code) if code else "") + (marked(words) + "\n\n" if words else "")
+            out = described(words, code, out)
     return out + nested
 
 
@@ -91,7 +95,7 @@ def page(header, text):
         if found:
             out += class_section(found[0], found[1], comment, found[2])
         elif not code or not re.match(r"\s*(class|struct|enum class) \w+( : \w+)?;", code[0]):
-            out += (marked(comment) + "\n\n" if comment else "") + (block(code) if code else "")
+            out = described(comment, code, out)
     if text.count("#include") > 3 and len(out) < 200:
         names = re.findall(r'#include "(weft/[^"]+)"', text)
         out += "Includes:\n\n" + "".join(f"- `{name}`\n" for name in names)

@@ -44,6 +44,7 @@ def escaped(text):
         if paragraph.startswith("    "):
             paragraphs.append("```python\n" + inspect.cleandoc(paragraph) + "\n```")
             continue
+        paragraph = re.sub(r"^Rule: (.*)$", r"Rule: `\1`", paragraph)
         parts = re.split(r"(`+[^`]*`+)", paragraph)
         plain = [re.sub(r"([\\*_\[\]<>#|$~{}`])", r"\\\1", part) for part in parts[::2]]
         parts[::2] = plain

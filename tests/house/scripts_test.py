@@ -51,7 +51,8 @@ class Scripts(unittest.TestCase):
 
     def test_readme_shows_the_example_that_the_install_test_runs(self):
         _, _, example = (ROOT / "tests/house/consumer/main.cpp").read_text().split("\n", 2)
-        self.assertIn(f"```cpp\n{example}```\n", (ROOT / "README.md").read_text())
+        for page in ("README.md", "docs/start.md"):
+            self.assertIn(f"```cpp\n{example}```\n", (ROOT / page).read_text())
 
     def test_weft_h_includes_every_header_for_users(self):
         headers = {f"weft/{path.name}" for path in (ROOT / "include/weft").glob("*.h")}
