@@ -3,128 +3,33 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "nn/checks.h"
 #include "nn/transformer_block.h"
+#include "weft/ops/documents.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
-static int64_t rotated_width(const TransformerConfig& config) {
-  return static_cast<int64_t>(static_cast<double>(config.head_dim) * config.rotary_fraction);
-}
-
-/// The base of "dynamic" for a sequence that is longer than the original ones.
-static double dynamic_theta(const RopeScaling& scaling, double theta, double width,
-                            int64_t length) {
-  const auto original = static_cast<double>(scaling.original_max);
-  const double longest = std::max(static_cast<double>(length), original);
-  const double stretch = scaling.factor * longest / original - (scaling.factor - 1);
-  return theta * std::pow(stretch, width / (width - 2));
-}
-
-/// Long waves are stretched, short ones stay, those between are interpolated.
-static double llama3_frequency(const RopeScaling& scaling, double frequency) {
-  const auto original = static_cast<double>(scaling.original_max);
-  const double wave = 2 * std::numbers::pi / frequency;
-  if (wave < original / scaling.high_frequency) return frequency;
-  if (wave > original / scaling.low_frequency) return frequency / scaling.factor;
-  const double smooth =
-      (original / wave - scaling.low_frequency) / (scaling.high_frequency - scaling.low_frequency);
-  return (1 - smooth) * frequency / scaling.factor + smooth * frequency;
-}
-
-namespace {
-
-/// The pairs between which "yarn" goes from the frequencies to those divided by the factor.
-struct YarnRange {
-  double low, high;
-
-  YarnRange(const RopeScaling& scaling, double theta, double width) {
-    const auto pair_of = [&](double rotations) {
-      const auto original = static_cast<double>(scaling.original_max);
-      return width * std::log(original / (rotations * 2 * std::numbers::pi)) /
-             (2 * std::log(theta));
-    };
-    low = pair_of(scaling.beta_fast), high = pair_of(scaling.beta_slow);
-    if (scaling.truncate) low = std::floor(low), high = std::ceil(high);
-    low = std::max(low, 0.0), high = std::min(high, width - 1);
-    if (low == high) high += 0.001;  // as transformers does, so that the division is defined
+AttendedTokens::AttendedTokens(const TransformerConfig& config, const Tensors& inputs) {
+  if (inputs.size() < 2 || !inputs[1]) return;
+  if (inputs[1].dtype() == boolean) {
+    mask = inputs[1];
+    return;
   }
-  double stretched(double pair) const { return std::clamp((pair - low) / (high - low), 0.0, 1.0); }
-};
-
-}  // namespace
-
-/// The frequencies by which `theta` and `scaling` rotate sequences of `length` tokens, one for each
-/// pair of elements, as transformers computes them.
-static std::vector<double> rotary_frequencies(const TransformerConfig& config, double theta,
-                                              const RopeScaling& scaling, int64_t length) {
-  using Kind = RopeScalingKind;
-  const int64_t whole = rotated_width(config);
-  const auto width = static_cast<double>(whole);
-  if (scaling.kind == Kind::dynamic) theta = dynamic_theta(scaling, theta, width, length);
-  const YarnRange yarn(scaling, theta, width);
-  const auto& divisors = length > scaling.original_max ? scaling.long_factor : scaling.short_factor;
-  std::vector<double> frequencies;
-  for (int64_t i = 0; 2 * i < whole; ++i) {
-    const double frequency = std::pow(theta, static_cast<double>(-2 * i) / width);
-    const double stretched = yarn.stretched(static_cast<double>(i));
-    switch (scaling.kind) {
-      case Kind::linear: frequencies.push_back(frequency / scaling.factor); break;
-      case Kind::llama3: frequencies.push_back(llama3_frequency(scaling, frequency)); break;
-      case Kind::yarn:
-        frequencies.push_back(frequency * (1 - stretched) + frequency / scaling.factor * stretched);
-        break;
-      case Kind::longrope:
-        frequencies.push_back(frequency / divisors[static_cast<size_t>(i)]);
-        break;
-      default: frequencies.push_back(frequency);
-    }
+  if (!config.causal) {
+    fail("model: dtype of the mask is ", inputs[1].dtype(),
+         ", expected bool; an encoder takes no segments");
   }
-  return frequencies;
+  segments = inputs[1];
+  positions = inputs.size() > 2 ? inputs[2] : document_positions(segments);
 }
 
-/// The factor of rotated queries and keys.
-static double attention_factor(const RopeScaling& scaling) {
-  using Kind = RopeScalingKind;
-  if (scaling.kind != Kind::yarn && scaling.kind != Kind::longrope) return 1;
-  if (scaling.attention_factor > 0) return scaling.attention_factor;
-  const double factor = scaling.factor;
-  if (factor <= 1) return 1;
-  if (scaling.kind == Kind::longrope) {
-    return std::sqrt(1 + std::log(factor) / std::log(static_cast<double>(scaling.original_max)));
-  }
-  const auto scale = [&](double mscale) { return 0.1 * mscale * std::log(factor) + 1; };
-  const bool both = scaling.mscale > 0 && scaling.mscale_all_dim > 0;
-  return both ? scale(scaling.mscale) / scale(scaling.mscale_all_dim) : scale(1);
-}
-
-Rotary::Rotary(const TransformerConfig& config, double theta, const RopeScaling& scaling)
-    : config_(config), theta_(theta), scaling_(scaling), factor_(attention_factor(scaling)) {}
-
-const Tensor& Rotary::frequencies_on(const Tensor& x, int64_t length) {
-  std::vector<double> values = rotary_frequencies(config_, theta_, scaling_, length);
-  const Sharding sharding = x.is_sharded() ? Sharding(x.sharding().mesh(), {}) : Sharding();
-  const bool serves =
-      tensor_ && tensor_.device() == x.device() && values == values_ && sharding_ == sharding;
-  if (serves) return tensor_;
-  const TensorOptions options{.dtype = f32, .device = x.device(), .sharding = sharding};
-  const Shape shape{static_cast<int64_t>(values.size())};
-  tensor_ = x.device() == meta ? empty(shape, options) : from_values(values, shape, options);
-  values_ = std::move(values);
-  sharding_ = sharding;
-  return tensor_;
-}
-
-Tensor Rotary::operator()(const Tensor& x, int64_t position) {
-  const bool is_plain =
-      scaling_.kind == RopeScalingKind::none && rotated_width(config_) == config_.head_dim;
-  if (is_plain) return rope(x, theta_, position);
-  return rope(x, frequencies_on(x, position + x.size(1)), factor_, position);
+static Tensor rotated_by(Rotary& rotary, const Tensor& x, const TransformerState& state,
+                         const Tensor& positions) {
+  return positions ? rotary(x, positions) : rotary(x, state.position());
 }
 
 static void check_latent(const LatentAttentionConfig& config) {
@@ -194,10 +99,11 @@ Tensor LatentAttention::queries(const Tensor& x) {
 
 /// Rotates x [batch, sequence, heads, qk_rope_head_dim]. Neighbours become pairs (i, i + d / 2), in
 /// queries and keys alike.
-Tensor LatentAttention::rotated(const Tensor& x) const {
-  if (!config_.rope_interleave) return state_->rotary(x, state_->position());
+Tensor LatentAttention::rotated(const Tensor& x, const Tensor& positions) const {
+  if (!config_.rope_interleave) return rotated_by(state_->rotary, x, *state_, positions);
   const Tensor pairs = reshape(x, {x.size(0), x.size(1), x.size(2), x.size(3) / 2, 2});
-  return state_->rotary(reshape(transpose(pairs, 3, 4), x.shape()), state_->position());
+  const Tensor halves = reshape(transpose(pairs, 3, 4), x.shape());
+  return rotated_by(state_->rotary, halves, *state_, positions);
 }
 
 /// x with zeros behind its last dim.
@@ -240,13 +146,14 @@ static void keep_rows(KeyValueCache* cache, int64_t layer, Tensor& first, Tensor
 
 /// Queries [batch, n, heads, qk_nope_head_dim + qk_rope_head_dim], not rotated, and the output of
 /// kv_a_proj_with_mqa -> values by head.
-Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
+Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent, const Tensor& segments,
+                                 const Tensor& positions) {
   const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
   const int64_t rank = config_.kv_lora_rank, width = nope + config_.qk_rope_head_dim;
-  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width))}, 3);
+  const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width), positions)}, 3);
   Tensor latents = by_head((*kv_norm_)(slice(latent, 2, 0, rank)), 1);
   // All heads share the rotated keys.
-  Tensor keys = rotated(by_head(slice(latent, 2, rank, latent.size(2)), 1));
+  Tensor keys = rotated(by_head(slice(latent, 2, rank, latent.size(2)), 1), positions);
   keep_rows(state_->cache, layer_, latents, keys);
   const Tensor rows = reshape(latents, {keys.size(0), keys.size(1), rank});
   const Tensor expanded = by_head((*kv_b_)(rows), config_.heads);
@@ -254,7 +161,7 @@ Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
       expand(keys, {keys.size(0), keys.size(1), config_.heads, config_.qk_rope_head_dim});
   const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
   const Tensor values = slice(expanded, 3, nope, nope + value);
-  AttentionOptions options{.scale = config_.scale};
+  AttentionOptions options{.scale = config_.scale, .segments = segments};
   if (is_training() && !state_->cache) options.dropout = config_.dropout;
   const int64_t padded = std::max(width, value);
   const Tensor y =
@@ -263,14 +170,23 @@ Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent) {
 }
 
 Tensors LatentAttention::forward(const Tensors& inputs) {
-  const Tensor& x = only_input("latent_attention", inputs);
+  if (inputs.empty() || inputs.size() > 3) {
+    fail("latent_attention: number of inputs is ", inputs.size(),
+         ", expected 1, or up to 3: x, segments, positions");
+  }
+  const Tensor& x = inputs[0];
+  const AttendedTokens tokens(state_->config, inputs);
+  if (tokens.mask) {
+    fail("latent_attention: dtype of segments is bool, expected integers; it takes no mask");
+  }
   if (x.ndim() != 3) {
     fail("latent_attention: shape of the input is ", x.shape(),
          ", expected [batch, sequence, dim]");
   }
   const Tensor latent = (*kv_a_)(x);
-  const Tensor y = state_->by_rows({queries(x), latent},
-                                   [&](const Tensors& rows) { return attended(rows[0], rows[1]); });
+  const Tensor y = state_->by_rows({queries(x), latent}, [&](const Tensors& rows) {
+    return attended(rows[0], rows[1], tokens.segments, tokens.positions);
+  });
   return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
 }
 
@@ -297,9 +213,10 @@ class SelfAttention final : public Module {
   Tensors forward(const Tensors& inputs) override {
     const Tensor& x = inputs[0];
     const Tensor q = prepared((*q_proj_)(x), q_norm_), k = prepared((*k_proj_)(x), k_norm_);
-    const Tensor mask = inputs.size() > 1 ? inputs[1] : Tensor();
+    const AttendedTokens tokens(state_->config, inputs);
     const Tensor y = state_->by_rows({q, k, by_heads((*v_proj_)(x))}, [&](const Tensors& rows) {
-      return attend(rotated(rows[0]), rotated(rows[1]), rows[2], mask);
+      return attend(rotated(rows[0], tokens.positions), rotated(rows[1], tokens.positions), rows[2],
+                    tokens);
     });
     return {(*o_proj_)(reshape(y, {y.size(0), y.size(1), y.size(2) * y.size(3)}))};
   }
@@ -315,19 +232,21 @@ class SelfAttention final : public Module {
     return kind == QueryNorm::head ? (*norm)(y) : y;
   }
 
-  Tensor rotated(const Tensor& x) const {
+  Tensor rotated(const Tensor& x, const Tensor& positions) const {
     if (!state_->config.rotates(layer_)) return x;
     Rotary& rotary = state_->config.has_window(layer_) ? state_->local_rotary : state_->rotary;
-    return rotary(x, state_->position());
+    return rotated_by(rotary, x, *state_, positions);
   }
 
-  Tensor attend(const Tensor& q, Tensor k, Tensor v, const Tensor& mask) const {
+  Tensor attend(const Tensor& q, Tensor k, Tensor v, const AttendedTokens& tokens) const {
     const TransformerConfig& c = state_->config;
     AttentionOptions options{
         .causal = c.causal, .scale = c.attention_scale, .softcap = c.attention_softcap};
     if (c.has_window(layer_)) options.window = c.window;
     if (c.sinks) options.sinks = used(0);
+    const Tensor& mask = tokens.mask;
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
+    options.segments = tokens.segments;
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
     keep_rows(state_->cache, layer_, k, v);
     return attention(q, k, v, options);

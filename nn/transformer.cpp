@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/transformer.h"
 
+#include <cmath>
+
 #include "nn/families.h"
 #include "nn/transformer_block.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/layers.h"
+#include "weft/ops/documents.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/reductions.h"
@@ -15,15 +18,15 @@ namespace weft {
 
 namespace {
 
-/// Adds row `position` + i of a table [rows, dim] to token i of [batch, sequence, dim]; or, of
-/// token types, the rows that a second input names, which are the first unless it is given.
+/// Adds row `position` + i of a table [rows, dim] to token i of [batch, sequence, dim]; or the rows
+/// that a second input names. Of token types, they are the first unless it is given.
 class AddedRows final : public Module {
  public:
   AddedRows(int64_t rows, int64_t dim, double deviation) {
     declare("weight", {rows, dim}, normal_values(deviation));
   }
   Tensor positions(const Tensor& x, int64_t position) {
-    return call({x}, [&](const Tensors& inputs) {
+    return call({x}, [this, position](const Tensors& inputs) {
       const Tensor& y = inputs[0];
       return Tensors{y + slice(used(0), 0, position, position + y.size(1))};
     })[0];
@@ -36,8 +39,8 @@ class AddedRows final : public Module {
   }
 };
 
-/// {ids [batch, sequence], mask, types} -> [batch, sequence, dim], and the balance loss if the
-/// config has one: everything but the head.
+/// {ids [batch, sequence], segments or mask, types} -> [batch, sequence, dim], and the balance loss
+/// if the config has one: everything but the head.
 class Backbone final : public Module {
  public:
   explicit Backbone(const std::shared_ptr<TransformerState>& state) : state_(state) {
@@ -60,8 +63,11 @@ class Backbone final : public Module {
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    Tensors passed = {embedded(inputs)};
+    Tensors passed = {Tensor()};
     if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
+    const bool is_packed = state_->config.causal && passed.size() > 1;
+    if (is_packed) passed.push_back(document_positions(passed[1]));
+    passed[0] = embedded(inputs, is_packed ? passed[2] : Tensor());
     Tensor scores, choices;
     double layers = 0;
     for (const auto& [name, block] : layers_->children()) {
@@ -81,14 +87,17 @@ class Backbone final : public Module {
   }
 
  private:
-  Tensor embedded(const Tensors& inputs) {
+  /// `positions` of tokens of packed documents, or empty.
+  Tensor embedded(const Tensors& inputs, const Tensor& positions) {
     const TransformerConfig& c = state_->config;
     Tensor x = (*tokens_)(inputs[0]);
     if (c.embedding_scale != 1) x = mul(x, c.embedding_scale);
     if (types_) {
       x = (*types_)(inputs.size() > 2 ? Tensors{x, inputs[2]} : Tensors{x})[0];
     }
-    if (positions_) {
+    if (positions_ && positions) {
+      x = (*positions_)(Tensors{x, positions})[0];
+    } else if (positions_) {
       x = state_->by_rows({x}, [&](const Tensors& rows) {
         return positions_->positions(rows[0], state_->position());
       });
@@ -183,9 +192,9 @@ std::vector<std::vector<Module*>> TransformerModel::units() {
 
 void TransformerModel::check_inputs(const Tensors& inputs) const {
   const TransformerConfig& c = config();
-  if (inputs.empty() || inputs.size() > (c.causal ? 1 : 3)) {
-    fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids",
-         c.causal ? "" : ", or up to 3: ids, mask, types");
+  if (inputs.empty() || inputs.size() > (c.causal ? 2 : 3)) {
+    fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids, or up to ",
+         c.causal ? "2: ids, segments" : "3: ids, mask, types");
   }
   const Tensor& ids = inputs[0];
   if (ids.ndim() != 2) fail("model: shape of ids is ", ids.shape(), ", expected [batch, sequence]");
@@ -193,12 +202,15 @@ void TransformerModel::check_inputs(const Tensors& inputs) const {
     fail("model: sequence length is ", ids.size(1), ", expected at most ", c.max_sequence);
   }
   if (inputs.size() < 2 || !inputs[1]) return;
-  const Tensor& mask = inputs[1];
-  if (mask.dtype() != boolean) {
-    fail("model: dtype of the mask is ", mask.dtype(), ", expected bool");
+  const Tensor& second = inputs[1];
+  const char* name = c.causal ? "segments" : "the mask";
+  if (c.causal ? !is_integer(second.dtype()) : second.dtype() != boolean) {
+    fail("model: dtype of ", name, " is ", second.dtype(), ", expected ",
+         c.causal ? "integers" : "bool; an encoder takes no segments");
   }
-  if (mask.shape() != ids.shape()) {
-    fail("model: shape of the mask is ", mask.shape(), ", expected that of the ids, ", ids.shape());
+  if (second.shape() != ids.shape()) {
+    fail("model: shape of ", name, " is ", second.shape(), ", expected that of the ids, ",
+         ids.shape());
   }
 }
 
@@ -225,23 +237,57 @@ Tensors TransformerModel::forward(const Tensors& inputs) {
   return {hidden, tanh(module("pooler")(first))};
 }
 
-Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets) {
+/// How many targets count.
+static Tensor counted(const Tensor& targets) {
+  return sum(cast(not_equal(targets, kIgnoredTarget), f32));
+}
+
+/// The reduction and divisor of a loss, checked.
+static LossReduction checked_reduction(const TransformerLossOptions& options) {
+  if (!(options.divisor >= 0) || !std::isfinite(options.divisor)) {
+    fail("model: divisor of the loss is ", options.divisor,
+         ", expected a number above 0, or 0 for "
+         "none");
+  }
+  if (options.divisor > 0 && options.reduction != LossReduction::sum) {
+    fail("model: divisor of the loss is ", options.divisor,
+         ", expected none unless the reduction is a sum");
+  }
+  return options.reduction;
+}
+
+Tensor TransformerModel::head_loss(const Tensor& hidden, const Tensor& targets,
+                                   LossReduction reduction) {
+  const auto run = [this, targets, reduction](const Tensors& x) {
+    const auto& parameters = head_->own_parameters();
+    LinearCrossEntropyOptions options{.loss = {.reduction = reduction},
+                                      .softcap = config().logit_softcap,
+                                      .multiplier = 1 / config().logit_divisor};
+    if (parameters.size() > 1) options.bias = parameters[1].second->tensor();
+    return Tensors{linear_cross_entropy(x[0], parameters[0].second->tensor(), targets, options)};
+  };
+  return head_->call({transformed(hidden)}, run)[0];
+}
+
+Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
+                              const TransformerLossOptions& options) {
   if (!head_) fail("model: a model without a head has no loss, expected one with a head");
-  return call({ids}, [this, targets](const Tensors& inputs) {
+  const LossReduction reduction = checked_reduction(options);
+  Tensors given = {ids};
+  if (options.segments) given.push_back(options.segments);
+  const double divisor = options.divisor;
+  return call(given, [this, targets, reduction, divisor](const Tensors& inputs) {
     check_inputs(inputs);
     const Tensors computed = (*model_)(inputs);
-    Tensors loss = head_->call({transformed(computed[0])}, [this, targets](const Tensors& x) {
-      const auto& parameters = head_->own_parameters();
-      LinearCrossEntropyOptions options{.softcap = config().logit_softcap,
-                                        .multiplier = 1 / config().logit_divisor};
-      if (parameters.size() > 1) options.bias = parameters[1].second->tensor();
-      return Tensors{linear_cross_entropy(x[0], parameters[0].second->tensor(), targets, options)};
-    });
+    Tensor loss = head_loss(computed[0], targets, reduction);
+    const bool is_sum = reduction == LossReduction::sum;
     if (computed.size() > 1 && Context::current().grad_enabled) {
       balance_loss_ = computed[1].detach();
-      loss[0] = loss[0] + mul(computed[1], config().balance_coefficient);
+      Tensor balance = mul(computed[1], config().balance_coefficient);
+      if (is_sum) balance = mul(balance, counted(targets));
+      if (reduction != LossReduction::none) loss = loss + balance;
     }
-    return loss;
+    return Tensors{divisor > 0 ? div(loss, divisor) : loss};
   })[0];
 }
 

@@ -20,8 +20,11 @@ class Rotary {
 
   /// Rotates x [batch, n, heads, head dim], the tokens from `position` on.
   Tensor operator()(const Tensor& x, int64_t position);
+  /// Rotates the tokens at `positions` [batch, n], which restart with each document of a row.
+  Tensor operator()(const Tensor& x, const Tensor& positions);
 
  private:
+  bool is_plain() const;
   const Tensor& frequencies_on(const Tensor& x, int64_t length);
 
   TransformerConfig config_;
@@ -62,6 +65,16 @@ struct TransformerState {
   }
 };
 
+/// The inputs of a block and its attention besides the hidden states, told apart by dtype.
+struct AttendedTokens {
+  /// Of an encoder: bool, or empty. Of a decoder: documents and the positions of their tokens, or
+  /// empty.
+  Tensor mask, segments, positions;
+
+  /// `inputs` are {x}, {x, mask}, {x, segments} or {x, segments, positions}.
+  AttendedTokens(const TransformerConfig& config, const Tensors& inputs);
+};
+
 inline std::shared_ptr<Linear> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
                                            bool bias) {
   return std::make_shared<Linear>(in, out, bias, config.deviation);
@@ -78,7 +91,8 @@ std::shared_ptr<Module> make_norm(const TransformerConfig& config, int64_t dim);
 /// Applies the config's activation.
 Tensor activated(Activation activation, const Tensor& x);
 
-/// Makes the attention of layer `layer`: {[batch, sequence, dim], mask} -> [batch, sequence, dim].
+/// Makes the attention of layer `layer`: {[batch, sequence, dim], ...} -> [batch, sequence, dim],
+/// with further inputs as AttendedTokens.
 std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& state,
                                        int64_t layer);
 
@@ -87,10 +101,10 @@ std::shared_ptr<Module> make_attention(const std::shared_ptr<TransformerState>& 
 std::shared_ptr<Module> make_feed_forward(const TransformerConfig& config,
                                           std::optional<double> deviation);
 
-/// Makes block number `layer`, {[batch, sequence, dim], mask} -> [batch, sequence, dim]: attention
-/// and feed-forward, normalised where the config states, each added to its input. The mask, of an
-/// encoder, may be missing. With a balance loss, a block of experts also returns the mean scores of
-/// its router and the choices a token, both [experts].
+/// Makes block number `layer`, {[batch, sequence, dim], ...} -> [batch, sequence, dim]: attention
+/// and feed-forward, normalised where the config states, each added to its input. Further inputs
+/// are those of the attention. With a balance loss, a block of experts also returns the mean scores
+/// of its router and the choices a token, both [experts].
 std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<TransformerState>& state,
                                                int64_t layer);
 

@@ -38,10 +38,12 @@ struct LatentAttentionConfig {
   std::optional<double> deviation = {};
 };
 
-/// Causal multi-head latent attention: [batch, sequence, dim] -> the same. Keys and values of all
-/// heads are made from one latent of each position. Children, by Hugging Face's names: q_proj, or
-/// q_a_proj, q_a_layernorm and q_b_proj; kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj, o_proj.
-/// Heads may be sharded: q_proj or q_b_proj and kv_b_proj Colwise, o_proj Rowwise.
+/// Causal multi-head latent attention: {[batch, sequence, dim]} -> the same; further inputs may be
+/// segments and positions, integers [batch, sequence], as of a block (`transformer_block`). Keys
+/// and values of all heads are made from one latent of each position. Children, by Hugging Face's
+/// names: q_proj, or q_a_proj, q_a_layernorm and q_b_proj; kv_a_proj_with_mqa, kv_a_layernorm,
+/// kv_b_proj, o_proj. Heads may be sharded: q_proj or q_b_proj and kv_b_proj Colwise, o_proj
+/// Rowwise.
 class WEFT_API LatentAttention : public Module {
  public:
   /// std::invalid_argument for sizes below 1, or an odd qk_rope_head_dim.
@@ -57,8 +59,9 @@ class WEFT_API LatentAttention : public Module {
 
  private:
   Tensor queries(const Tensor& x);
-  Tensor rotated(const Tensor& x) const;
-  Tensor attended(const Tensor& q, const Tensor& latent);
+  Tensor rotated(const Tensor& x, const Tensor& positions) const;
+  Tensor attended(const Tensor& q, const Tensor& latent, const Tensor& segments,
+                  const Tensor& positions);
 
   LatentAttentionConfig config_;
   std::shared_ptr<TransformerState> state_;

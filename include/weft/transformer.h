@@ -9,6 +9,7 @@
 
 #include "weft/export.h"
 #include "weft/module.h"
+#include "weft/ops/networks.h"
 #include "weft/transformer_config.h"
 
 namespace weft {
@@ -26,6 +27,19 @@ struct KeyValueCache {
 /// The parts that all blocks of a model share.
 struct TransformerState;
 
+/// Options of `TransformerModel::loss`.
+struct TransformerLossOptions {
+  /// Integers [batch, sequence], numbers of the documents that rows are packed with: tokens attend
+  /// to their own document only, whose positions start at 0. Empty: a row is one document.
+  Tensor segments = {};
+  /// mean: over the targets that count. sum: times their number, with the balance loss: a mean over
+  /// several batches is the sum of their sums, divided by the number of all their targets. none:
+  /// the losses of the tokens, f32 [batch, sequence], without the balance loss.
+  LossReduction reduction = LossReduction::mean;
+  /// Divisor of the sum, such as the number of targets of all batches of a step; 0: none.
+  double divisor = 0;
+};
+
 /// A transformer as its config states: token and position embeddings, blocks of attention and
 /// feed-forward, a final norm, and a head. Parameters are named as in Hugging Face's Llama
 /// ("model.layers.0.self_attn.q_proj.weight"), whatever the family.
@@ -42,10 +56,10 @@ class WEFT_API TransformerModel : public Module {
   /// and head are then one group, that of the model.
   std::vector<std::vector<Module*>> units();
 
-  /// Mean cross entropy of the logits of `ids` [batch, sequence] against `targets` [batch,
-  /// sequence]. Targets equal to kIgnoredTarget do not count. While gradients are recorded, the
-  /// balance loss of the config is added.
-  Tensor loss(const Tensor& ids, const Tensor& targets);
+  /// Cross entropy of the logits of `ids` [batch, sequence] against `targets` [batch, sequence],
+  /// their mean unless the options state another reduction. Targets equal to kIgnoredTarget do not
+  /// count. While gradients are recorded, the balance loss of the config is added.
+  Tensor loss(const Tensor& ids, const Tensor& targets, const TransformerLossOptions& options = {});
   /// The balance loss in the last such loss, without its coefficient; empty without one.
   const Tensor& balance_loss() const { return balance_loss_; }
   /// Logits [batch, 1, vocabulary] that follow the last of `ids` [batch, n], which follow those
@@ -59,13 +73,16 @@ class WEFT_API TransformerModel : public Module {
 
  protected:
   /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}; without a head {hidden
-  /// states [batch, sequence, dim]} and, with a pooler, {..., pooled [batch, dim]}. An encoder
-  /// takes a second input, bool [batch, sequence], true where a token counts, and with token types
-  /// a third, their ids [batch, sequence]. The second may be an empty Tensor.
+  /// states [batch, sequence, dim]} and, with a pooler, {..., pooled [batch, dim]}. A decoder takes
+  /// a second input, segments: integers [batch, sequence], the numbers of the documents that rows
+  /// are packed with. The logits of a document are those that it has as a separate row. An
+  /// encoder takes a second input, bool [batch, sequence], true where a token counts, and with
+  /// token types a third, their ids [batch, sequence]. The second may be an empty Tensor.
   Tensors forward(const Tensors& inputs) override;
 
  private:
   void check_inputs(const Tensors& inputs) const;
+  Tensor head_loss(const Tensor& hidden, const Tensor& targets, LossReduction reduction);
   /// The input of the head's linear layer.
   Tensor transformed(const Tensor& hidden);
   Tensor logits_of(const Tensor& hidden);
@@ -84,10 +101,11 @@ struct ParameterCounts {
 WEFT_API ParameterCounts parameters_of(const TransformerConfig& config);
 
 /// Makes one block, for models with other inputs and outputs than TransformerModel:
-/// {[batch, sequence, dim], mask} -> [batch, sequence, dim], attention and feed-forward as the
-/// config states them for layer `layer`. The mask of an encoder, bool [batch, sequence], may be
-/// missing. The config's vocabulary does not matter. std::invalid_argument when the sizes do not
-/// fit each other.
+/// {[batch, sequence, dim], ...} -> [batch, sequence, dim], attention and feed-forward as the
+/// config states them for layer `layer`. The second input may be a mask, bool [batch, sequence]; or
+/// for a decoder segments, integers [batch, sequence], and the third the positions of their tokens
+/// (`document_positions`, which it calls without a third). The config's vocabulary does not matter.
+/// std::invalid_argument when the sizes do not fit each other.
 WEFT_API std::shared_ptr<Module> transformer_block(const TransformerConfig& config,
                                                    int64_t layer = 0);
 

@@ -31,6 +31,7 @@
 #include "weft/number.h"
 #include "weft/operand.h"
 #include "weft/ops.h"
+#include "weft/ops/documents.h"
 #include "weft/optimizer.h"
 #include "weft/optimizers.h"
 #include "weft/parameter.h"

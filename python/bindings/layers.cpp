@@ -228,14 +228,16 @@ void bind_transformer(py::module_& m) {
   bind_config(m);
   def(m, "transformer_block(config, layer=0)", &transformer_block,
       "One block, for models with other inputs and outputs than TransformerModel: hidden states "
-      "[batch, sequence, dim], and the mask of an encoder, to hidden states");
+      "[batch, sequence, dim], and the mask of an encoder or the segments of packed rows, to "
+      "hidden states");
   def(m, "transformer_config(source)", &transformer_config,
       "`source` is 'tiny', 'small', a Hugging Face config.json or a directory that holds one. "
       "ValueError names the file, the key and what is wrong");
   auto transformer_model_class = bind_module_class<TransformerModel>(
       m, "TransformerModel",
       "A transformer as its config states, of any family; parameters are named as in Hugging "
-      "Face's Llama. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]; an encoder "
+      "Face's Llama. {ids [batch, sequence]} -> logits [batch, sequence, vocabulary]; a decoder "
+      "also takes segments, integers (alike) that number the documents of packed rows; an encoder "
       "also takes a mask and token types, and without a head gives hidden states [batch, sequence, "
       "dim] and, with a pooler, the pooled first token [batch, dim]");
   transformer_model_class.def(py::init<const TransformerConfig&>(), "config"_a)
@@ -261,9 +263,18 @@ void bind_transformer(py::module_& m) {
         }
         return all;
       });
-  transformer_model_class.def("loss", &TransformerModel::loss, Released(), "ids"_a, "targets"_a,
-                              "Mean cross entropy of the logits of ids [batch, sequence] against "
-                              "targets (alike); those that are -100 do not count");
+  using L = TransformerLossOptions;
+  constexpr auto kLoss = &TransformerModel::loss;
+  bind_with_fields<L, TransformerModel*, Tensor, Tensor>(
+      transformer_model_class, "loss", std::mem_fn(kLoss), Released(), "ids"_a, "targets"_a,
+      option("segments", &L::segments), py::kw_only(),
+      choice("model", "reduction", &L::reduction, {"mean", "sum", "none"}),
+      option("divisor", &L::divisor),
+      "Mean cross entropy of the logits of ids [batch, sequence] against targets (alike); those "
+      "that are -100 do not count. `segments`, integers (alike), number the documents that rows "
+      "are packed with: tokens attend to their own document, whose positions start at 0. "
+      "`reduction` is 'mean', 'sum' (with the balance loss times the number of targets) or 'none' "
+      "(the tokens' losses); `divisor` divides the sum, 0 does not");
 }
 
 void bind_experts(py::module_& m) {

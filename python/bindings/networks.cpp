@@ -5,6 +5,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
+#include "weft/ops/documents.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/embedding.h"
 #include "weft/ops/products.h"
@@ -180,11 +181,19 @@ void bind_networks(py::module_& m) {
       [](const Tensor& x, const IntList& dims, const MaybeTensor& weight, double eps) {
         return torch::rms_norm(x, Shape(std::span<const int64_t>(dims)), weight, eps);
       });
-  def(m, "rope(x, theta=10000.0, position=0)",
-      py::overload_cast<const Tensor&, double, int64_t>(&rope),
+  def(
+      m, "rope(x, theta=10000.0, position=0)",
+      [](const Tensor& x, double theta, const std::variant<int64_t, Tensor>& position) {
+        const auto* positions = std::get_if<Tensor>(&position);
+        return positions ? rope(x, theta, *positions) : rope(x, theta, std::get<int64_t>(position));
+      },
       with_rule("rope",
                 "Rotary position embedding of x [batch, sequence, heads, d] in Hugging Face's "
-                "'rotate half' convention; positions start at `position`"));
+                "'rotate half' convention; positions start at `position`, or are that tensor of "
+                "integers [batch, sequence]"));
+  def(m, "document_positions(segments)", &document_positions,
+      "The position of each token within its document, int64 [batch, sequence], counted from 0 "
+      "where the number in `segments` (integers [batch, sequence]) changes");
   def(m, "swiglu(gate, up)", &swiglu, with_rule("swiglu", "silu(gate) * up, of equal shapes"));
   using A = AttentionOptions;
   const auto attend = [](const Tensor& q, const Tensor& k, const Tensor& v, const A& options) {

@@ -73,8 +73,19 @@ struct FamilyRun {
 
   Tensor columns(int64_t batch, int64_t start) const {
     const Tensor rows = squeeze(slice(tokens, 0, batch, batch + 1), 0);
-    const Tensor part = slice(rows, 1, start, start + rows.size(1) - 1);
-    return setup.batch ? setup.batch(part) : part;
+    return laid_out(slice(rows, 1, start, start + rows.size(1) - 1));
+  }
+  /// Empty unless rows are packed.
+  Tensor segments() const {
+    if (setup.documents == 1) return {};
+    const int64_t rows = tokens.size(1), length = tokens.size(2) - 1;
+    const Tensor numbers = reshape(arange(rows), {rows, 1});
+    return laid_out(mul(numbers, ones({rows, length}, {.dtype = i64})));
+  }
+  Tensor laid_out(const Tensor& part) const {
+    const int64_t count = setup.documents;
+    const Tensor packed = reshape(part, {part.size(0) / count, part.size(1) * count});
+    return setup.batch ? setup.batch(packed) : packed;
   }
   void expect_samples(const std::string& what, const std::vector<double>& whole, int64_t rows,
                       const FilePart* part, bool transposed, double floor) const;
@@ -172,9 +183,12 @@ void expect_as_transformers(const FamilyReference& reference, const FamilySetup&
   if (setup.shard) setup.shard(run.model);
   run.model.materialize();
   load_hugging_face(run.model, reference.folder());
-  const Tensor logits = run.model(run.columns(0, 0));
+  Tensors inputs = {run.columns(0, 0)};
+  if (setup.documents > 1) inputs.push_back(run.segments());
+  const Tensor logits = run.model(inputs)[0];
   const std::vector<double> values = logits.full_tensor().to_vector<double>();
-  run.expect_samples("logits", values, logits.size(0), nullptr, false, 0);
+  const int64_t rows = logits.size(0) * setup.documents;
+  run.expect_samples("logits", values, rows, nullptr, false, 0);
   AdamW optimizer(run.model.named_parameters(), {.learning_rate = reference.number("lr"),
                                                  .beta1 = reference.number("beta1"),
                                                  .beta2 = reference.number("beta2"),
@@ -184,7 +198,8 @@ void expect_as_transformers(const FamilyReference& reference, const FamilySetup&
   for (size_t step = 0; step < losses.size(); ++step) {
     const int64_t batch = static_cast<int64_t>(step) % run.tokens.size(0);
     optimizer.zero_grad();
-    const Tensor loss = run.model.loss(run.columns(batch, 0), run.columns(batch, 1));
+    const Tensor loss =
+        run.model.loss(run.columns(batch, 0), run.columns(batch, 1), {.segments = run.segments()});
     loss.backward();
     if (step == 0) run.expect_gradients();
     ASSERT_NEAR(loss.full_tensor().item(), losses[step], 1e-4) << "step " << step;

@@ -34,6 +34,8 @@ class FamilyReference {
 struct FamilySetup {
   std::function<void(TransformerModel& model)> shard = {};
   std::function<Tensor(const Tensor& whole)> batch = {};
+  /// Rows of the reference that are packed into one as documents.
+  int64_t documents = 1;
 };
 
 /// Compares samples of logits and gradients with those of transformers to 1e-5 of the largest value

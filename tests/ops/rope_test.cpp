@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/ops/agreement.h"
 #include "tests/support/scratch.h"
+#include "weft/ops/documents.h"
 
 namespace weft {
 
@@ -58,6 +59,44 @@ TEST(Rope, TakesFrequencies) {
             "rope: frequencies are [5], expected a vector of at most 4, half the size of a head");
 }
 
+TEST(Rope, TakesPositions) {
+  // A row of documents of 3, 1 and 3 tokens, and one of 7.
+  const std::vector<int64_t> numbers = {4, 4, 4, 2, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0};
+  const Tensor segments = from_values(numbers, {2, 7});
+  const Tensor positions = document_positions(segments);
+  EXPECT_EQ(positions.to_vector<int64_t>(),
+            (std::vector<int64_t>{0, 1, 2, 0, 0, 1, 2, 0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(document_positions(zeros({3, 1}, {.dtype = i32})).to_vector<int64_t>(),
+            (std::vector<int64_t>{0, 0, 0}));
+  const Tensor x = random_array({2, 7, 3, 8}, -2, 2).on();
+  const Tensor frequencies = from_values(std::vector<float>{1, 0.5F, 0.25F}, {3});
+  const Tensor y = rope(x, 500, positions), z = rope(x, frequencies, 2, positions);
+  int64_t begin = 0;
+  for (const int64_t length : {3, 1, 3}) {
+    const auto part = [&](const Tensor& of) {
+      return slice(slice(of, 0, 0, 1), 1, begin, begin + length);
+    };
+    EXPECT_EQ(part(y).to_vector<float>(), rope(part(x), 500).to_vector<float>());
+    EXPECT_EQ(part(z).to_vector<float>(), rope(part(x), frequencies, 2).to_vector<float>());
+    begin += length;
+  }
+}
+
+TEST(Rope, TakesPositionsOnAnyLayout) {
+  expect_agreement(
+      [](const Tensors& t) {
+        const Tensor positions = document_positions(cast(mul(t[1], 2), i64));
+        return Tensors{rope(t[0], 100, positions), mul(t[1], cast(positions, f32))};
+      },
+      {random_array({2, 7, 3, 4}, -2, 2), random_array({2, 7}, 0, 1)},
+      {
+          {{{"x", 4}}, {{Shard(1)}, {Shard(1)}}},
+          {{{"x", 3}}, {{Shard(2)}, {Shard(0)}}},
+          {{{"x", 2}, {"y", 2}}, {{Shard(1), Shard(1)}, {Shard(0), Shard(1)}}},
+          {{{"x", 2}, {"y", 2}}, {{Shard(0), Shard(1)}, {Replicate(), Replicate()}}},
+      });
+}
+
 TEST(Rope, AgreesOnAnyLayout) {
   expect_agreement([](const Tensors& t) { return Tensors{rope(t[0], 100, 2)}; },
                    {random_array({2, 7, 3, 4}, -2, 2)},
@@ -71,6 +110,19 @@ TEST(Rope, AgreesOnAnyLayout) {
 }
 
 TEST(Rope, SaysWhatIsWrong) {
+  EXPECT_EQ(error_of([] {
+              rope(zeros({2, 5, 3, 8}), 100, zeros({2, 4}, {.dtype = i64}));
+            }),
+            "rope: positions are i64 [2, 4], expected integers [2, 5], one for each token of x "
+            "[2, 5, 3, 8]");
+  EXPECT_EQ(error_of([] { document_positions(zeros({5}, {.dtype = i64})); }),
+            "document_positions: segments are i64 [5], expected integers [batch, sequence]");
+  EXPECT_EQ(error_of([] { document_positions({}); }),
+            "document_positions: no tensor is given, expected one");
+  EXPECT_EQ(error_of([] {
+              rope(zeros({2, 5, 3, 8}), 100, Tensor());
+            }),
+            "rope: no positions are given, expected a tensor");
   EXPECT_EQ(error_of([] {
               rope(zeros({2, 5, 3, 7}));
             }),

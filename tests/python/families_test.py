@@ -72,6 +72,50 @@ def test_every_logit_and_gradient_is_that_of_transformers(name, tmp_path):
         assert far(parameter.grad.numpy(), want[n], floor=floor) <= 1e-5, n
 
 
+LENGTHS = (9, 1, 17, 4)
+
+
+def packed_by_transformers(reference, tokens):
+    """Logits with positions that restart and a mask that keeps attention within each document."""
+    numbers = torch.repeat_interleave(torch.arange(len(LENGTHS)), torch.tensor(LENGTHS))
+    positions = torch.cat([torch.arange(n) for n in LENGTHS])[None].expand(len(tokens), -1)
+    blocks = (numbers[:, None] == numbers[None, :]).tril()
+    distance = torch.arange(31)[:, None] - torch.arange(31)[None, :]
+    masks = {}
+    for kind, window in (("full_attention", None), ("sliding_attention", "sliding_window")):
+        size = getattr(reference.config, window, None) if window else None
+        seen = blocks & (distance < size) if size else blocks
+        masks[kind] = torch.where(seen, 0.0, -torch.inf).double()[None, None]
+    types = getattr(reference.config, "layer_types", None)
+    mask = masks if types else masks["sliding_attention"]
+    if types and not isinstance(getattr(reference.model, "rotary_emb", None), type(None)):
+        mask = {t: masks[t] for t in set(types)}
+    if types and len(mask) == 1:
+        mask = next(iter(mask.values()))
+    out = reference(input_ids=tokens, position_ids=positions, attention_mask=mask)
+    return numbers[None].expand(len(tokens), -1), out.logits
+
+
+@pytest.mark.parametrize("name", ["llama", "llama3", "yarn", "mistral", "qwen2", "qwen3", "gemma2",
+                                  "gpt2", "gpt_neox", "granite", "qwen3_moe", "deepseek_v3"])
+def test_packed_rows_are_those_of_transformers_with_a_block_diagonal_mask(name, tmp_path):
+    torch.manual_seed(1)
+    reference = saved(name, tmp_path).double().eval()
+    tokens = torch.randint(331, (3, 31))
+    numbers, logits = packed_by_transformers(reference, tokens)
+    model = nn.TransformerModel(weft.transformer_config(str(tmp_path)))
+    weft.load_hugging_face(model, str(tmp_path))
+    ids, segments = weft.tensor(tokens.numpy()), weft.tensor(numbers.contiguous().numpy())
+    assert far(model(ids, segments).detach().numpy(), logits.detach().numpy()) <= 1e-5
+    labels = torch.roll(tokens, -1, 1)
+    labels[:, np.cumsum(LENGTHS) - 1] = -100
+    want = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), labels.flatten(), reduction="sum"
+    )
+    got = model.loss(ids, weft.tensor(labels.numpy()), segments, reduction="sum", divisor=7)
+    assert abs(got.item() - want.item() / 7) <= 1e-5 * want.item()
+
+
 @pytest.mark.parametrize("name", ["deepseek_v2", "deepseek_v3", "mixtral", "qwen3_moe"])
 def test_routers_of_bf16_models_choose_as_in_transformers(name, tmp_path):
     torch.manual_seed(1)

@@ -27,26 +27,34 @@ static int64_t pairs_of(const MemoryBlock& frequencies, int64_t size) {
 }
 
 RopeRows::RopeRows(const MemoryBlock& y_block, const MemoryBlock& x_block, int sequence_dim,
-                   const MemoryBlock* given) {
+                   const MemoryBlock* stated, const MemoryBlock* places) {
   const Shape& shape = x_block.shape;
   const int last = shape.ndim() - 1;
   if (last < 1 || sequence_dim < 0 || sequence_dim >= last) {
     fail("rope: dim of positions is ", sequence_dim, ", expected one before the last of ", shape);
   }
-  if (!given && shape[last] % 2 != 0)
+  if (!stated && shape[last] % 2 != 0)
     fail("rope: size of a head is ", shape[last], ", expected an even one");
   x = Rows(x_block, last), y = Rows(y_block, last);
   check_rows("rope", x, y);
-  pairs = given ? pairs_of(*given, x.size()) : x.size() / 2, positions = shape[sequence_dim];
-  if (given) frequencies = static_cast<const float*>(given->data);
+  pairs = stated ? pairs_of(*stated, x.size()) : x.size() / 2, positions = shape[sequence_dim];
+  if (stated) frequencies = static_cast<const float*>(stated->data);
   for (int i = sequence_dim + 1; i < last; ++i) inside *= shape[i];
+  if (!places) return;
+  given = static_cast<const int64_t*>(places->data);
+  for (int i = 0; i < sequence_dim; ++i) positions *= shape[i];
+  if (places->dtype != DType::i64 || places->numel() != positions || !places->is_dense()) {
+    fail("rope: positions are ", places->dtype, ' ', places->shape, ", expected ", positions,
+         " dense int64 numbers");
+  }
 }
 
 }  // namespace weft
 
 namespace weft::host {
 
-/// Cosines and sines of positions offset .. offset + count - 1, one for each frequency.
+/// Cosines and sines of positions offset .. offset + count - 1, or of given ones, one for each
+/// frequency.
 struct RopeTable {
   /// The theta of the frequencies; 0 when they were given.
   double theta = 0;
@@ -79,7 +87,7 @@ struct RopeTable {
     sines.resize(cosines.size());
     parallel_for(positions, grain_of(half * 4), [&](int64_t begin, int64_t end) {
       for (int64_t p = begin; p < end; ++p) {
-        const auto position = static_cast<float>(offset + p);
+        const auto position = static_cast<float>(rows.given ? rows.given[p] : offset + p);
         float *c = &cosines[static_cast<size_t>(p * half)],
               *s = &sines[static_cast<size_t>(p * half)];
 #pragma GCC ivdep
@@ -120,11 +128,13 @@ static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, con
 }
 
 void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options,
-          const MemoryBlock* frequencies) {
-  const RopeRows rows(y, x, sequence_dim, frequencies);
+          const MemoryBlock* frequencies, const MemoryBlock* positions) {
+  const RopeRows rows(y, x, sequence_dim, frequencies, positions);
   const int64_t half = rows.pairs;
   if (rows.x.size() == 0 || rows.x.count() == 0) return;
-  const RopeTable& table = rope_table(options, rows);
+  RopeTable of_tokens;
+  if (rows.given) of_tokens.fill(options, rows);
+  const RopeTable& table = rows.given ? of_tokens : rope_table(options, rows);
   const int64_t first = options.offset - table.offset;
   visit_compute_floating("rope", x.dtype, [&]<class C>(Type<C>) {
     parallel_for(rows.x.count(), grain_of(rows.x.size()), [&](int64_t begin, int64_t end) {

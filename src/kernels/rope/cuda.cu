@@ -18,6 +18,8 @@ struct FillRopeTable {
   int64_t offset, positions, half;
   /// nullptr: those of theta.
   const float* frequencies;
+  /// nullptr: positions from `offset` on.
+  const int64_t* given;
   float *cosines, *sines;
 
   template <class ThreadBlock> WEFT_DEVICE void operator()(const ThreadBlock& block) const {
@@ -28,7 +30,7 @@ struct FillRopeTable {
       const auto power = static_cast<float>(pow(theta, static_cast<double>(exponent)));
       const float frequency = frequencies ? frequencies[i] : 1.0f / power;
       for (int64_t p = begin; p < end; ++p) {
-        const float angle = static_cast<float>(offset + p) * frequency;
+        const float angle = static_cast<float>(given ? given[p] : offset + p) * frequency;
         cosines[p * half + i] = cos(angle);
         sines[p * half + i] = sin(angle);
       }
@@ -70,16 +72,16 @@ template <class Line> struct RotateRows {
 }  // namespace
 
 void rope(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options,
-          const MemoryBlock* frequencies) {
-  const RopeRows rows(y, x, sequence_dim, frequencies);
+          const MemoryBlock* frequencies, const MemoryBlock* positions) {
+  const RopeRows rows(y, x, sequence_dim, frequencies, positions);
   const int64_t count = rows.x.count(), angles = rows.positions * rows.pairs;
   if (rows.rest() > 0 && y.data != x.data) cuda::copy(y, x);
   if (rows.pairs == 0 || count == 0) return;
   const RowPlan plan = plan_rows("rope", x.device, count, rows.pairs, {.rows = {&rows.x, &rows.y}});
   const DenseMemory memory({2 * angles}, DType::f32, x.device);
   auto* cosines = memory.block.as<float>();
-  const FillRopeTable table{options.theta,    options.offset, rows.positions,  rows.pairs,
-                            rows.frequencies, cosines,        cosines + angles};
+  const FillRopeTable table{options.theta,    options.offset, rows.positions, rows.pairs,
+                            rows.frequencies, rows.given,     cosines,        cosines + angles};
   launch_blocks<64>(table, (rows.positions + kTablePositions - 1) / kTablePositions, 0,
                     plan.stream);
   visit_lines(plan, [&]<class Line>(Type<Line>) {

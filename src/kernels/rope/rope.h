@@ -25,8 +25,10 @@ struct RopeRows {
   int64_t pairs, positions, inside = 1;
   /// Frequencies, or nullptr.
   const float* frequencies = nullptr;
+  /// The position of each token, which `positions` counts, or nullptr.
+  const int64_t* given = nullptr;
   RopeRows(const MemoryBlock& y, const MemoryBlock& x, int sequence_dim,
-           const MemoryBlock* frequencies);
+           const MemoryBlock* frequencies, const MemoryBlock* given);
   /// Elements after the rotated ones.
   int64_t rest() const { return x.size() - 2 * pairs; }
 };
@@ -34,10 +36,11 @@ struct RopeRows {
 /// Rotates `x` along its last dim (one head, of even size D): element i pairs with i + D/2, as in
 /// Hugging Face's rotate_half. Positions run along `sequence_dim`. Angles are f32, as in Hugging
 /// Face. y may be x. With `frequencies` (f32 [p], dense) in place of theta, element i pairs with
-/// i + p, and the elements from 2 p on are copied.
+/// i + p, and the elements from 2 p on are copied. `positions` (i64, dense, of the dims up to
+/// `sequence_dim`) state the position of each token.
 WEFT_KERNEL(void, rope,
             (const MemoryBlock& y, const MemoryBlock& x, int sequence_dim, const Rope& options,
-             const MemoryBlock* frequencies = nullptr),
-            (y, x, sequence_dim, options, frequencies))
+             const MemoryBlock* frequencies = nullptr, const MemoryBlock* positions = nullptr),
+            (y, x, sequence_dim, options, frequencies, positions))
 
 }  // namespace weft
