@@ -33,6 +33,9 @@ OpenedFile::OpenedFile(const std::string& path)
   for (const SafetensorsEntry& entry : tensors.entries()) data_start -= entry.bytes;
 }
 
+OpenedFile::OpenedFile(const File& opened, const SafetensorsEntry& entry)
+    : file(opened), tensors(opened, {entry}), data_start(entry.offset) {}
+
 void OpenedFile::check_block(int64_t number, const std::function<uint64_t()>& read) const {
   std::string mistake;
   try {

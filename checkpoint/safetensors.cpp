@@ -74,6 +74,12 @@ struct SafetensorsFile::Body {
     if (keeps_open) kept = file;
   }
 
+  Body(const File& file, std::vector<SafetensorsEntry> entries)
+      : kept(file), path(file.path()), size(file.size()), identity(file.identity()) {
+    header.entries = std::move(entries);
+    for (const auto& entry : header.entries) by_name.emplace(entry.name, &entry);
+  }
+
   template <class Use> void read(const Use& use) const {
     if (kept) return use(*kept);
     const File file("safetensors", path);
@@ -108,6 +114,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : SafetensorsFile(path
 
 SafetensorsFile::SafetensorsFile(const std::string& path, bool keeps_open)
     : body_(std::make_shared<const Body>(File("safetensors", path), keeps_open)) {}
+
+SafetensorsFile::SafetensorsFile(const File& file, std::vector<SafetensorsEntry> entries)
+    : body_(std::make_shared<const Body>(file, std::move(entries))) {}
 
 const std::string& SafetensorsFile::path() const { return body_->path; }
 

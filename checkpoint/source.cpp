@@ -9,6 +9,7 @@
 #include <range/v3/view/transform.hpp>
 
 #include "checkpoint/blocks.h"
+#include "checkpoint/dcp.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -331,6 +332,7 @@ CheckpointSource open_source(const std::string& path) {
     fail("checkpoint: ", path, " is the directory of a run, expected one of its checkpoints; ",
          "newest_complete_checkpoint(world, path) chooses the newest for all ranks alike");
   }
+  if (is_directory && is_dcp(path)) return dcp_source(path);
   ShardedFiles shards(path);
   if (is_model(path) || names.strangers.empty()) {
     const TensorFiles tensors(path);

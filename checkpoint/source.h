@@ -56,6 +56,8 @@ class BadFile : public std::invalid_argument {
 struct OpenedFile {
   /// Any safetensors file; nothing in it is hashed.
   explicit OpenedFile(const std::string& path);
+  /// A file of another format, of which one tensor is known.
+  OpenedFile(const File& opened, const SafetensorsEntry& entry);
 
   File file;
   SafetensorsFile tensors;
@@ -129,7 +131,8 @@ struct AgreedManifest {
 };
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);
 
-/// A save, a directory of PyTorch's shards, or a model in safetensors form.
+/// A save, a directory of PyTorch's distributed checkpoint or of its shards, or a model in
+/// safetensors form.
 CheckpointSource open_source(const std::string& path);
 /// Whether the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);

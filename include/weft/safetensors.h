@@ -17,6 +17,9 @@
 
 namespace weft {
 
+class File;
+struct OpenedFile;
+
 /// One tensor of a safetensors file: dense, row-major, little-endian.
 struct SafetensorsEntry {
   std::string name;
@@ -57,6 +60,9 @@ class WEFT_API SafetensorsFile {
 
  private:
   friend class TensorFiles;
+  friend struct OpenedFile;
+  /// A file of another format whose tensors are known.
+  SafetensorsFile(const File& file, std::vector<SafetensorsEntry> entries);
   /// Without `keeps_open`, each read opens the file and closes it.
   SafetensorsFile(const std::string& path, bool keeps_open);
   struct Body;
