@@ -74,6 +74,9 @@ class DcpReader {
     find_items();
     const Pickled& values = attribute(pickle_.root(), "state_dict_metadata", Kind::dict);
     for (size_t i = 0; i < values.items.size(); i += 2) {
+      has_parts_ = has_parts_ || path_of(values.items[i]->text).size() > 1;
+    }
+    for (size_t i = 0; i < values.items.size(); i += 2) {
       const std::string& name = values.items[i]->text;
       const Pickled& value = *values.items[i + 1];
       const Path path = path_of(name);
@@ -177,8 +180,10 @@ class DcpReader {
     }
     return text;
   }
-  static std::string key_of(const Path& path) {
-    return path.size() == 1 ? path[0] : concat(path[0], '/', joined(path, 1));
+  /// A single word is a part's name where others have parts, as TrainingState::add gives them.
+  std::string key_of(const Path& path) const {
+    if (path.size() > 1) return concat(path[0], '/', joined(path, 1));
+    return has_parts_ ? path[0] + "/value" : path[0];
   }
 
   void add_tensor(const std::string& name, const Path& path, const Pickled& value) {
@@ -270,7 +275,7 @@ class DcpReader {
       return add_option(groups_[path[0]][std::atoi(path[2].c_str())], name, path[3], value);
     }
     if (const std::optional<int64_t> number = bits_of(value)) {
-      source_.contents.numbers[path.size() == 1 ? path[0] + "/value" : key_of(path)] = *number;
+      source_.contents.numbers[key_of(path)] = *number;
     } else {
       others_.push_back(name);
     }
@@ -330,6 +335,8 @@ class DcpReader {
   const std::string directory_, name_;
   const Pickle pickle_;
   CheckpointSource source_;
+  /// Some values lie deeper than the first level of the state dict.
+  bool has_parts_ = false;
   std::map<std::string, Item> items_;
   /// The parts of all tensors: where each lies, and the entry of its elements.
   std::vector<std::pair<Item, SafetensorsEntry>> parts_;

@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "checkpoint/manifest.h"
 #include "weft/checkpoint.h"
@@ -131,8 +130,7 @@ struct AgreedManifest {
 };
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names);
 
-/// A save, a directory of PyTorch's distributed checkpoint or of its shards, or a model in
-/// safetensors form.
+/// A save, PyTorch's distributed checkpoint or its shards, or a model in safetensors form.
 CheckpointSource open_source(const std::string& path);
 /// Whether the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);
@@ -174,7 +172,6 @@ void add_unmatched_keys(const std::map<std::string, A>& to, const std::map<std::
 
 /// The first three names, and how many more there are: "a, b, c and 2 more".
 std::string some_of(const std::vector<std::string>& names);
-
 /// std::invalid_argument "<what>: ..." naming the first keys of each list, when there are any;
 /// `source` is where the keys were looked for.
 void check_no_keys_skipped(const char* what, const std::string& source, const SkippedKeys& skipped);

@@ -48,7 +48,8 @@ Dims torch_sizes(const std::string& source, const Pickled& value) {
   };
   if (!list->is(Kind::list) || !std::ranges::all_of(list->items, is_size) ||
       list->items.size() > static_cast<size_t>(kMaxDims)) {
-    fail("checkpoint: ", source, ": a size or offset is no tuple of whole numbers, expected one");
+    fail("checkpoint: ", source,
+         ": a size or offset is something else, expected a tuple of whole numbers");
   }
   for (const Pickled* item : list->items) sizes.push_back(item->number);
   return sizes;

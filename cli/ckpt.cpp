@@ -18,7 +18,8 @@ static CLI::Option* add_ranks(CLI::App* command, CkptOptions& o, const char* fla
 }
 
 static constexpr const char* kAnyCheckpoint =
-    "A checkpoint, a run's directory (the newest complete one), or PyTorch's safetensors shards";
+    "A checkpoint, a run's directory (the newest complete one), "
+    "or PyTorch's DCP or safetensors shards";
 
 static void add_paths(CLI::App* command, CkptOptions& o, const char* from, const char* to) {
   command->add_option("FROM", o.path, from)->required();

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of PyTorch's DCP: training goes on as in PyTorch, and what is no data is refused."""
+
+import contextlib
+import json
+import pickle
+import shutil
+import struct
+from math import prod
+from pathlib import Path
+from random import Random
+
+import pytest
+import weft
+
+REFERENCE = Path(__file__).parent.parent / "reference/dcp"
+
+
+def net():
+    return weft.nn.Sequential(
+        weft.nn.Linear(5, 7), weft.nn.ReLU(), weft.nn.Linear(7, 3, bias=False)
+    )
+
+
+def trained_on(world, name, axes):
+    """The losses of five steps after what make_dcp.py saved."""
+    mesh = weft.DeviceMesh(world, axes)
+    model = net()
+    for part in (model[0], model[2], model):
+        weft.fully_shard(part, mesh, strategy="hsdp" if mesh.ndim > 1 else "full_shard")
+    model.materialize()
+    parameters, state = model.parameters(), weft.TrainingState()
+    if name == "hsdp":
+        parameters = [{"params": parameters[:1]}, {"params": parameters[1:], "lr": 0.3}]
+    optimizer = weft.optim.AdamW(parameters, lr=0.5)
+    state.add("model", model)
+    state.add("optimizer", optimizer)
+    half, numbers = weft.zeros(3, dtype=weft.bfloat16), {}
+    if name == "hsdp":
+        state.add("half", half)
+        for part in ("step", "rate"):
+            take = lambda got, part=part: numbers.update({part: got["value"]})  # noqa: E731
+            state.add_numbers(part, lambda: {"value": 0}, take)
+    weft.load(str(REFERENCE / name), state)
+    if name == "hsdp":
+        assert half.tolist() == [0, 1, 2]
+        assert numbers == {"step": 2, "rate": struct.unpack("<q", struct.pack("<d", 0.5))[0]}
+        assert [group["lr"] for group in optimizer.param_groups] == [0.01, 0.02]
+    x = weft.distribute(weft.arange(10.0).reshape((2, 5)) / 10, mesh, {})
+    losses = []
+    for _ in range(5):
+        # Each rank has the whole batch.
+        loss = (model(x) ** 2).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.full_tensor().item())
+    return losses
+
+
+@pytest.mark.parametrize("name", ["fsdp", "hsdp"])
+@pytest.mark.parametrize("axes", [{"a": 1}, {"a": 3}, {"a": 2, "b": 2}])
+def test_training_goes_on_as_in_pytorch(name, axes):
+    expected = json.loads((REFERENCE / f"{name}.json").read_text())
+    ranks = weft.run_ranks(prod(axes.values()), lambda world: trained_on(world, name, axes))
+    for losses in ranks:
+        assert losses == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    shutil.copytree(REFERENCE / "fsdp", tmp_path / "c")
+    return tmp_path / "c"
+
+
+def load(path):
+    model, state = net(), weft.TrainingState()
+    model.materialize()
+    optimizer = weft.optim.AdamW(model.parameters())
+    state.add("model", model)
+    state.add("optimizer", optimizer)
+    weft.load(str(path), state)
+
+
+def refused(path):
+    with pytest.raises(ValueError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+class Bomb:
+    def __reduce__(self):
+        return print, ("ran",)
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_pickles_are_not_run(copy, protocol, capfd):
+    (copy / ".metadata").write_bytes(pickle.dumps({"a": Bomb()}, protocol))
+    words = refused(copy)
+    assert "the global \"" in words and 'print"' in words and "it is not run" in words
+    assert "ran" not in capfd.readouterr().out
+
+
+def test_damage_is_named(copy):
+    metadata, item = copy / ".metadata", copy / "__1_0.distcp"
+    whole, data = metadata.read_bytes(), item.read_bytes()
+    item.write_bytes(data[:-40])
+    assert "__1_0.distcp has" in refused(copy)
+    item.write_bytes(b"x" * len(data))
+    assert "has no end record, expected a zip archive that torch.save wrote" in refused(copy)
+    item.unlink()
+    assert "__1_0.distcp" in refused(copy)
+    item.write_bytes(data)
+    metadata.write_bytes(whole.replace(b"__1_0.distcp", b"../_0.distcp"))
+    assert 'a file is "../_0.distcp", expected one of the directory' in refused(copy)
+    metadata.write_bytes(whole.replace(b"float32", b"float99"))
+    assert "the dtype is torch.float99, expected one that weft has" in refused(copy)
+    for at in range(0, len(whole), 97):
+        metadata.write_bytes(whole[:at])
+        assert ".metadata: the pickle has no " in refused(copy), at
+
+
+def test_damaged_metadata_never_crashes(copy):
+    random, metadata = Random(0), copy / ".metadata"
+    whole = metadata.read_bytes()
+    for _ in range(300):
+        bad = bytearray(whole)
+        for _ in range(random.randint(1, 4)):
+            bad[random.randrange(len(bad))] = random.randrange(256)
+        metadata.write_bytes(bytes(bad))
+        with contextlib.suppress(ValueError):  # or it changed nothing that is read
+            load(copy)
