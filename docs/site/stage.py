@@ -3,6 +3,7 @@
 source folder for Sphinx, at the same relative paths, so that one link works in the repository and
 in the site; then adds the generated reference: stage.py ROOT TARGET."""
 
+import os
 import pathlib
 import re
 import shutil
@@ -38,15 +39,37 @@ def links(text):
     return [t for t in found if not re.match(r"[a-z]+:|#", t)]
 
 
-def with_all_readmes(text, listed):
-    """The page of the design, with each README that its table of contents does not name."""
-    more = [f"../{p.removesuffix('.md')}" for p in listed if p.endswith("/README.md")]
-    more = [p for p in more if p + "\n" not in text and not p.startswith("../benchmarks")]
-    return re.sub(r"```\n\Z", "\n".join([*more, "```\n"]), text)
+TABLE = re.compile(r"^```\{toctree\}\n(.*?)^```$", re.M | re.S)
+
+
+def listed(root, names):
+    """The pages that the tables of contents of these pages name."""
+    found = []
+    for name in names:
+        for entries in TABLE.findall((root / name).read_text()):
+            lines = [line for line in entries.splitlines() if line and not line.startswith(":")]
+            found += [os.path.normpath(f"{os.path.dirname(name)}/{line}") + ".md" for line in lines]
+    return found
+
+
+def with_more(text, page, more):
+    """The page, whose last table of contents names more pages."""
+    names = [os.path.relpath(p, os.path.dirname(page)).removesuffix(".md") for p in more]
+    *_, last = TABLE.finditer(text)
+    return text[: last.end() - 3] + "".join(n + "\n" for n in names) + text[last.end() - 3 :]
+
+
+def additions(root, names):
+    """Pages that no table names, by the page whose table gets them: READMEs of folders are design,
+    others guides."""
+    left = [p for p in names if p not in listed(root, names) and p != "docs/index.md"]
+    readmes = [p for p in left if p.endswith("/README.md")]
+    return {"docs/design.md": readmes, "docs/guides/index.md": sorted(set(left) - set(readmes))}
 
 
 def stage(root, target):
     root, target = pathlib.Path(root).resolve(), pathlib.Path(target)
+    more = additions(root, pages(root))
     for page in pages(root):
         folder = (root / page).parent
         text = (root / page).read_text()
@@ -59,8 +82,8 @@ def stage(root, target):
                 copy = target / file.relative_to(root)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, copy)
-        if page == "docs/design.md":
-            text = with_all_readmes(text, pages(root))
+        if more.get(page):
+            text = with_more(text, page, more[page])
         (target / page).parent.mkdir(parents=True, exist_ok=True)
         (target / page).write_text(text)
 
