@@ -57,7 +57,9 @@ class Scripts(unittest.TestCase):
     def test_weft_h_includes_every_header_for_users(self):
         headers = {f"weft/{path.name}" for path in (ROOT / "include/weft").glob("*.h")}
         text = (ROOT / "include/weft/weft.h").read_text()
-        self.assertEqual(set(re.findall('#include "(.*)"', text)), headers - {"weft/weft.h"})
+        # Headers of operations that weft/ops.h leaves out may be included too.
+        included = set(re.findall('#include "(weft/[^/"]+)"', text))
+        self.assertEqual(included, headers - {"weft/weft.h"})
 
     def test_every_example_is_listed_and_short(self):
         page = (ROOT / "examples/README.md").read_text()
