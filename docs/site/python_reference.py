@@ -63,7 +63,8 @@ def described(value, name):
     if inspect.isclass(value):
         made = described(value.__init__, name)
         made_text = "" if "See help(type" in made[1] or made[1] == text else made[1]
-        return made[0], text + ("\n\n" + made_text.strip() if made_text else "")
+        text += "\n\n" + made_text.strip() if made_text else ""
+        return made[0].removesuffix(" -> None"), text
     try:
         return re.sub(r"\bself(, )?", "", str(inspect.signature(value))), text
     except (TypeError, ValueError):
@@ -94,10 +95,12 @@ def entry(module, path, name):
     if inspect.isclass(value):
         own = getattr(value, "__name__", name)
         if own != name and hasattr(module, own):
-            return directive("class", full, "", f"The same class as `{own}`.", 1)
+            text = f"The same class as {{py:class}}`{path}.{own}`."
+            return directive("class", full, "", text, 1)
         if path != "weft" and getattr(weft, name, None) is value:
             # One description is indexed, so that each annotation has one target.
-            return directive("class", full, "", f"The class `weft.{name}`.", 1, ":no-index:\n")
+            text = f"The class {{py:class}}`weft.{name}`."
+            return directive("class", full, "", text, 1, ":no-index:\n")
         signature, text = described(value, name)
         return directive("class", full, signature, escaped(text) + "\n\n" + members(value, full), 1)
     if callable(value):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the programs of docs/recipes.md."""
+"""Runs the programs of docs/recipes.md, and compares what they print with what the page shows."""
 
 import importlib.util
 import os
@@ -12,8 +12,9 @@ import sys
 import pytest
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs/recipes.md").read_text()
+BLOCK = r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?"
 RECIPES = {
-    title: re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    title: re.findall(BLOCK, text, re.M | re.S)
     for title, text in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S)
 }
 
@@ -40,10 +41,11 @@ def test_every_recipe_has_one_program():
 
 @pytest.mark.parametrize("title", RECIPES)
 def test_recipe(title, tmp_path):
-    (program,) = RECIPES[title]
+    ((program, expected),) = RECIPES[title]
     if "import torch\n" in program and not importlib.util.find_spec("torch"):
         pytest.skip("there is no torch")
-    run(program, tmp_path)
+    printed = run(program, tmp_path)
+    assert not expected or printed == expected
 
 
 @pytest.mark.parametrize("launcher", ["weft run", "mpirun"])
@@ -53,4 +55,4 @@ def test_half_of_a_job_of_processes(launcher, tmp_path):
         pytest.skip("there is no mpirun")
     run_command = [os.environ.get("WEFT_PROGRAM", "weft"), "run", "-n", "4", "--"]
     mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"]
-    run(RECIPES[title][0], tmp_path, run_command if launcher == "weft run" else mpirun)
+    run(RECIPES[title][0][0], tmp_path, run_command if launcher == "weft run" else mpirun)
