@@ -44,12 +44,16 @@ def escaped(text):
         if paragraph.startswith("    "):
             paragraphs.append("```python\n" + inspect.cleandoc(paragraph) + "\n```")
             continue
+        # One of several signatures of a function.
+        paragraph = re.sub(r"^\d+\. (\w+)\(self: \w+,? ?(.*)$", r"`\1(\2`", paragraph)
+        paragraph = re.sub(r"^\d+\. (\w+\(.*)$", r"`\1`", paragraph)
         paragraph = re.sub(r"^Rule: (.*)$", r"Rule: `\1`", paragraph)
         parts = re.split(r"(`+[^`]*`+)", paragraph)
         plain = [re.sub(r"([\\*_\[\]<>#|$~{}`])", r"\\\1", part) for part in parts[::2]]
         parts[::2] = plain
         joined = "".join(parts)
-        paragraphs.append(re.sub(r"^(\s*)([-+=]|\d+[.)])", r"\1\\\2", joined, flags=re.M))
+        joined = re.sub(r"^(\s*)([-+=])", r"\1\\\2", joined, flags=re.M)
+        paragraphs.append(re.sub(r"^(\s*\d+)([.)])", r"\1\\\2", joined, flags=re.M))
     return "\n\n".join(paragraphs)
 
 
@@ -58,6 +62,8 @@ def described(value, name):
     text = inspect.getdoc(value) or ""
     first, _, rest = text.partition("\n")
     match = SIGNATURE.match(first)
+    if rest.lstrip().startswith("Overloaded function."):
+        return "(...)", rest.lstrip().removeprefix("Overloaded function.")
     if match:
         return re.sub(r"\bself: \w+(, )?", "", match[1]), rest
     if inspect.isclass(value):
