@@ -66,6 +66,20 @@ def test_every_page_is_in_one_table_of_contents(tmp_path):
     assert sorted([*found, "docs/index.md"]) == sorted(PAGES)
 
 
+def test_every_page_is_two_clicks_from_the_front_page(tmp_path):
+    stage.stage(ROOT, tmp_path)
+
+    def links(page):
+        if not (tmp_path / page).exists():
+            return set()
+        text = (tmp_path / page).read_text()
+        targets = {target_of(page, link.split("#")[0]) for link in stage.links(text)}
+        return targets | set(stage.listed(tmp_path, [page]))
+
+    first = links("docs/index.md")
+    assert {p for p in PAGES if p != "docs/index.md"} <= first | {p for f in first for p in links(f)}
+
+
 @pytest.mark.parametrize("page", [p for p in RUN if "```python" in text_of(p)])
 def test_programs_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
