@@ -12,6 +12,8 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
+import plots  # noqa: E402
+
 LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 LEFT_OUT = ("tests/", "README.md")
 
@@ -84,6 +86,8 @@ def stage(root, target):
                 shutil.copyfile(file, copy)
         if more.get(page):
             text = with_more(text, page, more[page])
+        if page == "benchmarks/README.md":
+            text = plots.with_plots(text, target / "benchmarks/plots")
         (target / page).parent.mkdir(parents=True, exist_ok=True)
         (target / page).write_text(text)
 

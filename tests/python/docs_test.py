@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "docs/site"))
 
 import cpp_reference  # noqa: E402
 import ops_page  # noqa: E402
+import plots  # noqa: E402
 import python_reference  # noqa: E402
 import stage  # noqa: E402
 
@@ -66,6 +67,16 @@ def test_every_page_is_in_one_table_of_contents(tmp_path):
     assert sorted([*found, "docs/index.md"]) == sorted(PAGES)
 
 
+def test_benchmarks_are_drawn_from_their_tables(tmp_path):
+    table = "| case | weft [8] | recorded | PyTorch [8] |\n|---|---|---|---|\n"
+    text = plots.with_plots(table + "| add | 0.11 (0.12) | 0.13 | 9.5 |\n", tmp_path / "plots")
+    assert "](plots/plot0.svg)\n\n| case" in text
+    picture = (tmp_path / "plots/plot0.svg").read_text()
+    assert picture.count("<rect") == 3 and ">0.11<" in picture and ">9.5<" in picture
+    plots.with_plots(text_of("benchmarks/README.md"), tmp_path / "all")
+    assert len(list((tmp_path / "all").iterdir())) >= len(plots.TABLES)
+
+
 def test_every_page_is_two_clicks_from_the_front_page(tmp_path):
     stage.stage(ROOT, tmp_path)
 
@@ -77,7 +88,8 @@ def test_every_page_is_two_clicks_from_the_front_page(tmp_path):
         return targets | set(stage.listed(tmp_path, [page]))
 
     first = links("docs/index.md")
-    assert {p for p in PAGES if p != "docs/index.md"} <= first | {p for f in first for p in links(f)}
+    second = {page for found in first for page in links(found)}
+    assert set(PAGES) - {"docs/index.md"} <= first | second
 
 
 @pytest.mark.parametrize("page", [p for p in RUN if "```python" in text_of(p)])
