@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "cli/commands.h"
-#include "cli/data.h"
+#include "cli/data_flags.h"
 #include "cli/numbers.h"
 #include "cli/prompts.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/token_files.h"
 
 namespace weft::cli {
 
 namespace fs = std::filesystem;
-
-/// A larger file is not held in memory whole.
-static constexpr int64_t kLargestText = int64_t{1} << 30;
 
 namespace {
 
@@ -31,50 +28,9 @@ struct TokenizeOptions {
   std::string output;
   bool decodes = false;
   bool no_special = false;
+  TextFlags text;
   int64_t file_tokens = 100'000'000;
-};
-
-/// Writes tokens as shards, which `weft train --data` reads.
-class TokenFiles {
- public:
-  TokenFiles(std::string directory, int64_t vocabulary, int64_t most)
-      : directory_(std::move(directory)),
-        form_(kShardForms[vocabulary > 1 << 16]),
-        most_(static_cast<size_t>(most)) {}
-
-  void add(std::span<const int64_t> ids) {
-    for (const int64_t id : ids) {
-      const auto value = static_cast<uint32_t>(id);
-      bytes_.append(reinterpret_cast<const char*>(&value), static_cast<size_t>(form_.width));
-      if (++count_ == most_) write();
-    }
-    total_ += static_cast<int64_t>(ids.size());
-  }
-  void finish() {
-    if (count_ > 0) write();
-  }
-  int64_t total() const { return total_; }
-  int files() const { return files_; }
-
- private:
-  void write() {
-    const std::array<int32_t, kShardHeader> header = {form_.magic, form_.version,
-                                                      static_cast<int32_t>(count_)};
-    const fs::path path = fs::path(directory_) / formatted("tokens-%05d.bin", files_++);
-    OutputFile file("--output", path.string(), OutputFile::Mode::replace);
-    file.write({reinterpret_cast<const char*>(header.data()), sizeof header});
-    file.write(bytes_);
-    file.close();
-    bytes_.clear();
-    count_ = 0;
-  }
-
-  std::string directory_;
-  ShardForm form_;
-  size_t most_, count_ = 0;
-  std::string bytes_;
-  int64_t total_ = 0;
-  int files_ = 0;
+  int threads = 0;
 };
 
 }  // namespace
@@ -85,7 +41,7 @@ static void check_output(const std::string& directory) {
   fs::create_directories(directory, error);
   if (error) fail_call("--output", "making ", directory, " failed: ", error.message());
   for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.path().extension() != ".bin") continue;
+    if (entry.path().extension() != ".bin" && entry.path().extension() != ".idx") continue;
     fail("--output: ", directory, " has the token file ", entry.path().filename().string(),
          ", expected none");
   }
@@ -94,27 +50,19 @@ static void check_output(const std::string& directory) {
 static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokenizer,
                          const std::vector<std::string>& texts) {
   check_output(options.output);
-  TokenFiles files(options.output, tokenizer.size(), options.file_tokens);
   const auto began = std::chrono::steady_clock::now();
-  int64_t bytes = 0;
-  for (const std::string& path : texts) {
-    const File file = opened_text(path);
-    if (file.size() > kLargestText) {
-      fail("tokenize: ", path, " has ", file.size(), " bytes, expected at most ", kLargestText,
-           "; split it");
-    }
-    const std::string text = file.text();
-    bytes += file.size();
-    std::vector<int64_t> ids = tokenizer.encode(text, !options.no_special);
-    const auto eos = tokenizer.eos();
-    if (!options.no_special && eos && (ids.empty() || ids.back() != *eos)) ids.push_back(*eos);
-    files.add(ids);
-  }
-  files.finish();
+  const TokenCounts counts = write_token_files(texts,
+                                               {.tokenizer = tokenizer,
+                                                .field = options.text.field,
+                                                .loss = options.text.loss,
+                                                .adds_special = !options.no_special,
+                                                .file_tokens = options.file_tokens,
+                                                .threads = options.threads},
+                                               options.output);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
-  std::fprintf(stderr, "weft: %lld tokens of %zu texts in %d files; %.1f MB/s\n",
-               static_cast<long long>(files.total()), texts.size(), files.files(),
-               static_cast<double>(bytes) / 1e6 / took.count());
+  std::fprintf(stderr, "weft: %lld tokens of %lld documents in %d files; %.1f MB/s\n",
+               static_cast<long long>(counts.tokens), static_cast<long long>(counts.documents),
+               counts.files, static_cast<double>(counts.bytes) / 1e6 / took.count());
 }
 
 static void print_texts(const TokenizeOptions& options, const Tokenizer& tokenizer,
@@ -134,7 +82,8 @@ static void print_texts(const TokenizeOptions& options, const Tokenizer& tokeniz
 
 /// Writes token files, or the text of token files to stdout. Throws what went wrong.
 static void tokenize(const TokenizeOptions& options) {
-  const Tokenizer tokenizer = tokenizer_at(options.tokenizer);
+  const Tokenizer tokenizer =
+      with_chat_template(tokenizer_at(options.tokenizer), options.text.chat_template);
   if (options.decodes && !options.output.empty()) {
     fail("tokenize: --output is given with --decode, expected one of them");
   }
@@ -144,7 +93,7 @@ static void tokenize(const TokenizeOptions& options) {
   }
   // Whether it is text comes before its ids, which the tokenizer may not have.
   const std::vector<std::string> files = data_files(options.data);
-  if (is_shard(files[0]) != options.decodes) {
+  if ((data_kind(files[0]) == DataKind::tokens) != options.decodes) {
     fail("--data: ", files[0], " is ", options.decodes ? "text" : "a token file", ", expected ",
          options.decodes ? "token files (.bin)" : "text; --decode prints it");
   }
@@ -164,7 +113,8 @@ void add_tokenize(CLI::App& program) {
             "A directory with tokenizer.json or tokenizer.model, or such a file")
       ->required();
   add_named(*tokenize, "--data", o.data, "PATH...",
-            "Text files, or directories of them; with --decode token files (.bin)")
+            "Text files, lines of JSON (.jsonl) with texts or conversations, or directories of "
+            "them; with --decode token files (.bin)")
       ->required();
   tokenize->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_named(*tokenize, "--output", o.output, "DIR",
@@ -172,11 +122,15 @@ void add_tokenize(CLI::App& program) {
   tokenize->add_flag("--decode", o.decodes, "Print the text of token files");
   tokenize->add_flag("--no-special", o.no_special,
                      "Add no tokens around each text; with --decode: print special tokens too");
+  add_text_flags(*tokenize, o.text);
+  add_whole(*tokenize, "--threads", o.threads, "Threads (default: the cores)", 0, kMostThreads);
   add_whole(*tokenize, "--file-tokens", o.file_tokens, "The most tokens of an output file", 1);
   tokenize->footer(
-      "Each text file is one document: its tokens stand between those that the tokenizer adds, "
-      "and\n"
-      "end with its token for the end of a text, if it has one. Invalid UTF-8 is read as U+FFFD.\n"
+      "A text file is one document, and so is a line of JSON. The tokens of a text stand between\n"
+      "those that the tokenizer adds, and end with its token for the end of a text, if it has "
+      "one.\n"
+      "Next to each token file (.bin) is an index (.idx) of its documents and of the tokens that\n"
+      "count for the loss. Invalid UTF-8 is read as U+FFFD.\n"
       "Example: weft tokenize llama --data books --output tokens\n"
       "         weft train --model llama/config.json --data tokens");
   tokenize->callback([options] { cli::tokenize(*options); });

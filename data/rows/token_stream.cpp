@@ -17,7 +17,17 @@ static constexpr int64_t kLarge = int64_t{1} << 20;
 /// Bytes that are read at once.
 static constexpr size_t kPiece = size_t{1} << 14;
 
-bool is_shard(const std::string& path) { return path.ends_with(".bin"); }
+DataKind data_kind(const std::string& path) {
+  if (path.ends_with(".bin")) return DataKind::tokens;
+  return path.ends_with(".jsonl") || path.ends_with(".ndjson") ? DataKind::lines : DataKind::text;
+}
+
+/// Whether it is the index of a shard.
+static bool is_index(const fs::path& path) {
+  std::error_code ignored;
+  return path.extension() == ".idx" &&
+         fs::exists(fs::path(path).replace_extension(".bin"), ignored);
+}
 
 /// The files below a directory that hold something, sorted.
 static std::vector<std::string> files_below(const std::string& directory) {
@@ -28,7 +38,8 @@ static std::vector<std::string> files_below(const std::string& directory) {
     const bool hidden = at->path().filename().native().starts_with('.');
     std::error_code broken_link;
     if (hidden) at.disable_recursion_pending();
-    if (!hidden && at->is_regular_file(broken_link) && at->file_size(broken_link) > 0) {
+    if (!hidden && at->is_regular_file(broken_link) && at->file_size(broken_link) > 0 &&
+        !is_index(at->path())) {
       found.push_back(at->path().string());
     }
     at.increment(error);
@@ -50,17 +61,24 @@ std::vector<std::string> data_files(std::span<const std::string> paths) {
   }
   if (files.empty()) fail("data: number of paths is 0, expected a file or a directory");
   for (const auto& file : files) {
-    if (is_shard(file) == is_shard(files[0])) continue;
-    const bool first = is_shard(files[0]);
-    fail("data: ", first ? files[0] : file, " is a token shard (.bin) and ",
-         first ? file : files[0], " text, expected one kind");
+    // The kinds in the order of their names in the sentence.
+    const DataKind a = data_kind(file), b = data_kind(files[0]);
+    if (a == b) continue;
+    static constexpr std::array<const char*, 3> names = {"text", "lines of JSON",
+                                                         "a token shard (.bin)"};
+    const bool first = b > a;
+    fail("data: ", first ? files[0] : file, " is ", names[static_cast<size_t>(std::max(a, b))],
+         " and ", first ? file : files[0], ' ', names[static_cast<size_t>(std::min(a, b))],
+         ", expected one kind");
   }
   return files;
 }
 
 TokenStream::TokenStream(std::span<const std::string> paths, int64_t vocabulary)
     : paths_(data_files(paths)) {
-  for (const std::string& path : paths_) is_shard(path) ? add_shard(path) : add_text(path);
+  for (const std::string& path : paths_) {
+    data_kind(path) == DataKind::tokens ? add_shard(path) : add_text(path);
+  }
   for (const Part& part : parts_) {
     if (vocabulary < int64_t{1} << (8 * part.width)) check_tokens(part, vocabulary);
   }
@@ -138,9 +156,34 @@ void TokenStream::add(Part part, const File* file) {
   parts_.push_back(std::move(part));
 }
 
+/// A format that is not text: how it starts or is called, and how it becomes text.
+struct OtherFormat {
+  std::string_view start, ending;
+  const char *name, *command, *after = "";
+};
+static constexpr OtherFormat kOtherFormats[] = {
+    {"\x1f\x8b", ".gz", "compressed", "gzip -dk "},
+    {"\x28\xb5\x2f\xfd", ".zst", "compressed", "zstd -dk "},
+    {"\xfd"
+     "7zXZ",
+     ".xz", "compressed", "xz -dk "},
+    {"BZh", ".bz2", "compressed", "bzip2 -dk "},
+    {"PK\x03\x04", ".zip", "an archive", "unzip "},
+    {"PAR1", ".parquet", "a Parquet table", "python -c \"import pandas as p; p.read_parquet('",
+     "').to_json('data.jsonl', orient='records', lines=True, force_ascii=False)\""},
+    {"ARROW1", ".arrow", "an Arrow table",
+     "python -c \"from datasets import Dataset as d; d.from_file('",
+     "').to_json('data.jsonl', force_ascii=False)\""}};
+
 File opened_text(const std::string& path) {
   File file("data", path);
   if (file.size() == 0) fail("data: ", path, " is empty, expected text");
+  const std::string start = file.text(0, std::min<int64_t>(file.size(), 8));
+  for (const OtherFormat& format : kOtherFormats) {
+    if (!start.starts_with(format.start) && !path.ends_with(format.ending)) continue;
+    fail("data: ", path, " is ", format.name, ", expected text; convert it: ", format.command, path,
+         format.after);
+  }
   return file;
 }
 
@@ -180,6 +223,12 @@ void TokenStream::add_shard(const std::string& path) {
   if (count == 0) fail("data: ", path, ": it holds no token");
   add({.path = path, .content = {}, .first = header_bytes, .count = count, .width = form->width},
       &file);
+}
+
+std::vector<int64_t> TokenStream::file_sizes() const {
+  std::vector<int64_t> sizes;
+  for (const Part& part : parts_) sizes.push_back(part.count);
+  return sizes;
 }
 
 void TokenStream::copy(int64_t from, std::span<int64_t> into) const {

@@ -61,8 +61,18 @@ Run::Flow Run::execute_inner(const Body& body) {
 
 std::string Run::captured(const Body& body, Flow& flow) {
   std::string around = std::exchange(out_, {});
+  ++captures_;
   flow = execute_inner(body);
+  --captures_;
   return std::exchange(out_, std::move(around));
+}
+
+Run::Flow Run::execute_generation(const Body& body) {
+  const size_t begin = out_.size();
+  const Flow flow = execute_inner(body);
+  // The place of a captured text is not known.
+  if (captures_ == 0) generated_.emplace_back(begin, out_.size());
+  return flow;
 }
 
 Run::Flow Run::execute(const Statement& statement) {
@@ -95,7 +105,7 @@ Run::Flow Run::execute(const Statement& statement) {
       break;
     }
     case Kind::with: return execute_with(statement);
-    case Kind::generation: return execute_inner(*statement.body);
+    case Kind::generation: return execute_generation(*statement.body);
     case Kind::stop: return Flow::stop;
     case Kind::next: return Flow::next;
   }

@@ -25,6 +25,8 @@ class Run {
   Run& operator=(const Run&) = delete;
 
   std::string render(const Body& body);
+  /// The bytes [begin, end) that blocks of the tag generation wrote.
+  const std::vector<std::pair<size_t, size_t>>& generated() const { return generated_; }
 
   /// Counts work: the evaluation of an expression is one unit. std::invalid_argument beyond the
   /// bound, which holds for memory, too.
@@ -72,6 +74,7 @@ class Run {
   Flow execute_inner(const Body& body);
   /// Returns what a body writes; the body runs in a separate scope.
   std::string captured(const Body& body, Flow& flow);
+  Flow execute_generation(const Body& body);
   void assign(const Expression& target, const Value& value);
   Flow execute_with(const Statement& statement);
   Value macro_of(const Statement& statement, const std::string& name);
@@ -90,9 +93,12 @@ class Run {
   std::shared_ptr<Scope> scope_ = std::make_shared<Scope>();
   Clock clock_;
   std::string out_;
+  std::vector<std::pair<size_t, size_t>> generated_;
   int line_ = 1;
   size_t spent_ = 0;
   int depth_ = 0;
+  /// The number of texts around `out_` that are captured.
+  int captures_ = 0;
   /// Store the objects that may be in a cycle of pointers.
   std::vector<std::shared_ptr<Scope>> scopes_;
   std::vector<Value> namespaces_;

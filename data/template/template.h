@@ -4,6 +4,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "data/template/syntax.h"
 
@@ -18,6 +20,8 @@ class Template {
   /// names the line of an error, or has the template's sentence when it refuses the values. Work
   /// and memory are bounded.
   std::string render(Named variables, const Clock& clock = {}) const;
+  /// The same; also adds the bytes [begin, end) that blocks of the tag generation wrote.
+  std::string render(Named variables, std::vector<std::pair<size_t, size_t>>& generated) const;
 
  private:
   std::shared_ptr<const Body> body_;

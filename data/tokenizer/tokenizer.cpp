@@ -6,9 +6,12 @@
 #include <mutex>
 
 #include "data/tokenizer/chat.h"
+#include "data/tokenizer/piece_decoder.h"
 #include "data/tokenizer/text_model.h"
 #include "data/unicode/unicode.h"
 #include "weft/error.h"
+#include "weft/extend/file.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
 
@@ -29,101 +32,6 @@ void set_token(const std::string& what, TextModel& model, const std::string& tok
   model.tokens[index] = token;
   model.ids.insert_or_assign(token, static_cast<int32_t>(id));
 }
-
-/// Makes text from tokens one at a time; text whose last character is incomplete is held back.
-class PieceDecoder {
- public:
-  /// `texts` outlives the decoder. `streams`: whether the characters of a run of byte tokens are
-  /// returned before the run ends.
-  PieceDecoder(const PieceTexts& texts, bool streams) : texts_(&texts), streams_(streams) {}
-
-  /// Appends the text that the token completes to `to`.
-  void push(int64_t id, std::string& to) {
-    const auto index = static_cast<size_t>(id);
-    const bool all_bytes = texts_->is_byte.empty();
-    const bool is_byte = all_bytes || texts_->is_byte[index];
-    if (!is_byte && !held_.empty()) flush(true, to);
-    if (!texts_->last.empty()) return push_open(index, to);
-    run_is_first_ = run_is_first_ && is_byte;
-    const std::string& text =
-        is_first_ && !texts_->first.empty() ? texts_->first[index] : texts_->following[index];
-    is_first_ = false;
-    if (id == texts_->unstripped) removed_ = texts_->spaces_removed;
-    if (!is_byte) return append(text, to);
-    held_ += text;
-    flush(false, to);
-  }
-  /// Appends what is held back.
-  void finish(std::string& to) {
-    if (open_) append(std::string_view(texts_->last[*open_]).substr(open_bytes_), to);
-    open_.reset();
-    flush(true, to);
-  }
-
- private:
-  /// Appends what is left of the token before, and of this one what it has as the last one, too.
-  void push_open(size_t index, std::string& to) {
-    if (open_) append(std::string_view(texts_->following[*open_]).substr(open_bytes_), to);
-    const std::string_view text = texts_->following[index], last = texts_->last[index];
-    open_ = index;
-    open_bytes_ = text.starts_with(last) ? last.size() : 0;
-    append(text.substr(0, open_bytes_), to);
-  }
-
-  /// Appends text of a run of byte tokens.
-  void append_run(std::string_view text, std::string& to) {
-    if (!texts_->changes_run) return append(text, to);
-    std::string changed(text);
-    texts_->changes_run(changed, run_is_first_);
-    append(changed, to);
-  }
-
-  void append(std::string_view text, std::string& to) {
-    while (removed_ < texts_->spaces_removed && !text.empty()) {
-      if (text[0] != ' ') {
-        removed_ = texts_->spaces_removed;
-        break;
-      }
-      text.remove_prefix(1);
-      ++removed_;
-    }
-    to += text;
-  }
-
-  /// Appends what the held bytes are so far, or all of them at the end.
-  void flush(bool is_end, std::string& to) {
-    using Broken = PieceTexts::Broken;
-    std::string_view held = held_;
-    while (!held.empty()) {
-      // First: to look through a run at each of its tokens takes quadratic time.
-      if (texts_->broken == Broken::run && !is_end && !streams_) break;
-      const size_t valid = valid_prefix(held);
-      if (texts_->broken == Broken::run && is_end && valid < held.size()) {
-        for (size_t i = 0; i < held.size(); ++i) append_run(kReplacement, to);
-        held = {};
-        break;
-      }
-      append_run(held.substr(0, valid), to);
-      held.remove_prefix(valid);
-      if (held.empty()) break;
-      const Utf8Start start = utf8_start(held);
-      if (start.kind == Utf8Start::Kind::incomplete && !is_end) break;
-      if (texts_->broken == Broken::run && !is_end) break;
-      append(kReplacement, to);
-      held.remove_prefix(texts_->broken == Broken::prefix ? start.bytes : 1);
-    }
-    held_.erase(0, held_.size() - held.size());
-  }
-
-  const PieceTexts* texts_;
-  bool streams_;
-  bool is_first_ = true, run_is_first_ = true;
-  /// The last token, and how many bytes of its text are appended.
-  std::optional<size_t> open_ = {};
-  size_t open_bytes_ = 0;
-  int64_t removed_ = 0;
-  std::string held_;
-};
 
 }  // namespace text
 
@@ -181,9 +89,12 @@ struct Tokenizer::Body {
   /// The tokens that templates know by their names, and the templates of the model.
   std::vector<std::pair<std::string, std::string>> named_tokens, templates;
   text::Chat chat;
+  /// Hashes of the file of the model, and of the text of the chat template.
+  uint64_t file_digest = 0, chat_digest = 0;
 
   void set_chat(const text::NamedTemplate& from) {
     chat = text::read_chat(from);
+    chat_digest = xxh3_of(std::as_bytes(std::span(from.text)));
     end_ids = generation_ends;
     if (eos) end_ids.push_back(*eos);
     if (const auto id = end_of_turn()) end_ids.push_back(*id);
@@ -210,8 +121,9 @@ struct Tokenizer::Body {
         std::ranges::find(templates, name, [](const auto& row) { return row.first; });
     return found == templates.end() ? nullptr : &found->second;
   }
+  using Spans = std::vector<std::pair<size_t, size_t>>;
   std::string render(const text::Chat& from, const jinja::Value& messages, const jinja::Named& more,
-                     const std::string& date) const {
+                     const std::string& date, Spans* generated = nullptr) const {
     if (!from.form) {
       if (from.error.empty()) {
         fail("chat: ", source, " has no chat template, expected one of chat_templates(); ",
@@ -220,7 +132,9 @@ struct Tokenizer::Body {
       fail("chat: the template of ", source, " is not one that weft reads, expected another one; ",
            from.error);
     }
-    return from.form->render(text::chat_variables(messages, named_tokens, more), {.date = date});
+    jinja::Named variables = text::chat_variables(messages, named_tokens, more);
+    if (generated) return from.form->render(std::move(variables), *generated);
+    return from.form->render(std::move(variables), {.date = date});
   }
 };
 
@@ -228,6 +142,11 @@ bool Tokenizer::is_in(const std::string& directory) {
   std::error_code ignored;
   return fs::exists(fs::path(directory) / "tokenizer.json", ignored) ||
          fs::exists(fs::path(directory) / "tokenizer.model", ignored);
+}
+
+static uint64_t digest_of_file(const std::string& path) {
+  const std::string bytes = read_file("tokenizer", path);
+  return xxh3_of(std::as_bytes(std::span(bytes)));
 }
 
 Tokenizer Tokenizer::from_directory(const std::string& path) {
@@ -253,6 +172,8 @@ Tokenizer Tokenizer::from_directory(const std::string& path) {
   add(config.adds_bos, body->bos, model.before);
   add(config.adds_eos, body->eos, model.after);
   body->model = std::make_shared<const TextModel>(std::move(model));
+  body->file_digest =
+      digest_of_file(has_json ? json.string() : (fs::path(path) / "tokenizer.model").string());
   body->generation_ends = config.ends;
   body->source = path;
   body->named_tokens = config.named;
@@ -267,6 +188,7 @@ Tokenizer Tokenizer::from_file(const std::string& path) {
   body->model = std::make_shared<const TextModel>(
       path.ends_with(".json") ? text::read_tokenizer_json("tokenizer", path)
                               : text::read_sentencepiece("tokenizer", path, {}));
+  body->file_digest = digest_of_file(path);
   body->source = path;
   return Tokenizer(std::move(body));
 }
@@ -333,6 +255,13 @@ std::string Tokenizer::chat(std::span<const ChatMessage> messages,
 
 std::string Tokenizer::apply_chat_template(const std::string& messages,
                                            const std::string& variables) const {
+  std::vector<std::pair<size_t, size_t>> ignored;
+  return apply_chat_template(messages, variables, ignored);
+}
+
+std::string Tokenizer::apply_chat_template(
+    const std::string& messages, const std::string& variables,
+    std::vector<std::pair<size_t, size_t>>& generated) const {
   const jinja::Value more = jinja::value_of_json("chat: the variables", variables);
   const jinja::Dict* dict = more.to<jinja::Dict>();
   if (!dict) fail("chat: the variables are a ", jinja::type_name(more), ", expected an object");
@@ -342,7 +271,19 @@ std::string Tokenizer::apply_chat_template(const std::string& messages,
   const std::string* for_tools = body_->template_text("tool_use");
   const bool uses_tools = tools && !tools->is_none() && for_tools && body_->chat.name == "default";
   return body_->render(uses_tools ? text::read_chat({"tool_use", *for_tools}) : body_->chat,
-                       jinja::value_of_json("chat: the messages", messages), named, "");
+                       jinja::value_of_json("chat: the messages", messages), named, "", &generated);
+}
+
+uint64_t Tokenizer::digest() const {
+  uint64_t made = mixed(body_->file_digest, body_->chat_digest);
+  for (const auto& [name, token] : body_->named_tokens) {
+    const std::string named = name + '\0' + token;
+    made = xxh3_of(std::as_bytes(std::span(named)), made);
+  }
+  for (const auto* ids : {&body_->model->before, &body_->model->after}) {
+    made = xxh3_of(std::as_bytes(std::span(*ids)), made);
+  }
+  return mixed(made, static_cast<uint64_t>(eos().value_or(-1)));
 }
 
 const std::string& Tokenizer::chat_template() const { return body_->chat.name; }

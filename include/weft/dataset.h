@@ -36,6 +36,8 @@ class WEFT_API Dataset {
   virtual bool has_segments() const { return false; }
   /// Whether targets may be kIgnoredTarget. False saves that they are counted.
   virtual bool has_masks() const { return true; }
+  /// Tokens that the rows are made of; 0: unknown.
+  virtual int64_t tokens() const { return 0; }
   /// Writes rows from index `first` on. Several threads may read at once. std::runtime_error names
   /// a file that cannot be read or has changed.
   virtual void read(int64_t first, const RowSpans& into) const = 0;

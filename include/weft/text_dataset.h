@@ -3,25 +3,51 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "weft/dataset.h"
+#include "weft/tokenizer.h"
 
 namespace weft {
+
+/// Tokens that count for the loss. `automatic`: the assistant's in conversations, otherwise all.
+enum class LossOn : uint8_t { automatic, assistant, all };
 
 /// Files of text or tokens, and how rows are made of them.
 struct DataOptions {
   /// Files, or directories, which stand for the files below them. `.bin` files are token shards of
-  /// llm.c, other files are text, whose bytes are the tokens.
-  std::vector<std::string> paths;
+  /// llm.c, where an index `.idx` next to one may tell its documents; `.jsonl` files have a text or
+  /// a conversation in each line, which are documents; other files are text.
+  std::vector<std::string> paths = {};
   /// Tokens of a row.
   int64_t sequence = 1;
-  /// Ids of the model.
-  int64_t vocabulary = 256;
+  /// Ids of the model; 0: those of the tokenizer, or of bytes.
+  int64_t vocabulary = 0;
   /// Decides the order of the rows.
   uint64_t seed = 0;
+  /// Turns text into tokens. Without one the bytes of text are the tokens, which only a model of at
+  /// most kByteIds ids may read, unless `bytes`.
+  std::optional<Tokenizer> tokenizer = {};
+  bool bytes = false;
+  /// The field of a line of JSON that has the text or the messages; empty: `messages`, `prompt` and
+  /// `completion`, or `text`.
+  std::string field = {};
+  LossOn loss = LossOn::automatic;
+  /// Whether a row holds several documents, whose tokens do not attend to each other. Otherwise a
+  /// line of JSON has rows of its own, padded at the end, and text is one sequence of tokens.
+  bool pack = false;
+  /// A weight for each of `paths`: the share of the rows that are of it. Empty: all paths are one
+  /// source.
+  std::vector<double> weights = {};
+  /// A folder that keeps the tokens of text for the next run; empty: none.
+  std::string cache = {};
+  /// Threads that tokenise; 0: those of the caller's kernels.
+  int threads = 0;
 };
+/// 256 bytes and some special tokens.
+inline constexpr int64_t kByteIds = 512;
 
 /// Rows to train on, shuffled anew each epoch, and rows held out, in the order of the text.
 struct DataSplit {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "weft/export.h"
@@ -80,12 +81,18 @@ class WEFT_API Tokenizer {
   /// object: tools, documents, add_generation_prompt (false by default) and others.
   std::string apply_chat_template(const std::string& messages,
                                   const std::string& variables = "{}") const;
+  /// The same; also adds the bytes [begin, end) of the text that the template has within
+  /// `{% generation %}` blocks, which mark what the assistant says.
+  std::string apply_chat_template(const std::string& messages, const std::string& variables,
+                                  std::vector<std::pair<size_t, size_t>>& generated) const;
   /// The name of the chat template: "default" for that of the model; empty when there is none.
   const std::string& chat_template() const;
   /// The same tokenizer with one of `chat_templates()`, with another template of the model's, or
   /// with the Jinja text that is given, which has a brace.
   Tokenizer with_chat_template(const std::string& name) const;
   static std::vector<std::string> chat_templates();
+  /// A hash of the files and of the chat template: equal for tokenizers that give equal ids.
+  uint64_t digest() const;
 
  private:
   struct Body;

@@ -14,6 +14,8 @@
 
 #include "weft/export.h"
 #include "weft/extend/file.h"
+#include "weft/text_dataset.h"
+#include "weft/tokenizer.h"
 
 namespace weft {
 
@@ -21,6 +23,9 @@ namespace weft {
 /// names that start with a dot, empty files and links to directories are passed over.
 /// std::invalid_argument when there is none, or when text and token shards are mixed.
 WEFT_API std::vector<std::string> data_files(std::span<const std::string> paths);
+/// Text as bytes, lines of JSON (.jsonl, .ndjson), or token shards (.bin).
+enum class DataKind : uint8_t { text, lines, tokens };
+WEFT_API DataKind data_kind(const std::string& path);
 /// int32 at the start of a token shard.
 inline constexpr size_t kShardHeader = 256;
 /// A form of llm.c's token shards: the header (magic number, version, count of tokens, zeros), then
@@ -30,9 +35,8 @@ struct ShardForm {
   int width;
 };
 inline constexpr std::array<ShardForm, 2> kShardForms = {{{20240520, 1, 2}, {20240801, 7, 4}}};
-/// Whether it is a token shard, by its name.
-WEFT_API bool is_shard(const std::string& path);
-/// Opens a text file. std::invalid_argument when it is missing or empty.
+/// Opens a file of text or JSON. std::invalid_argument when it is missing, empty or compressed, or
+/// a table (Parquet, Arrow).
 WEFT_API File opened_text(const std::string& path);
 
 /// The tokens of files, one after the other, as one sequence. Text is bytes (ids 0 to 255), and a
@@ -52,6 +56,8 @@ class WEFT_API TokenStream {
   bool is_text() const { return parts_[0].width == 1; }
   /// The files in the order of their tokens.
   const std::vector<std::string>& paths() const { return paths_; }
+  /// The number of tokens of each of them, where they are shards.
+  std::vector<int64_t> file_sizes() const;
   /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
   /// std::runtime_error naming file and offset when a file has become shorter or cannot be read.
   void copy(int64_t from, std::span<int64_t> into) const;
@@ -89,6 +95,34 @@ class WEFT_API TokenStream {
   int64_t size_ = 0;
   std::vector<std::string> paths_;
 };
+
+/// How texts become token files.
+struct TokenFileOptions {
+  Tokenizer tokenizer;
+  /// As in DataOptions.
+  std::string field = {};
+  LossOn loss = LossOn::automatic;
+  /// Whether the tokens that the tokenizer expects around a text are added, and the token that ends
+  /// a text.
+  bool adds_special = true;
+  /// The most tokens of a file.
+  int64_t file_tokens = 100'000'000;
+  /// 0: those of the caller's kernels.
+  int threads = 0;
+};
+
+struct TokenCounts {
+  int64_t tokens = 0, documents = 0, bytes = 0;
+  int files = 0;
+};
+
+/// Writes the tokens of files of one kind, text or lines of JSON, to the directory as token shards
+/// "tokens-00000.bin", each with an index "tokens-00000.idx": where documents begin, and which
+/// tokens count as targets. A text file is one document, and so is a line of JSON.
+/// std::invalid_argument names the file and line that is wrong.
+WEFT_API TokenCounts write_token_files(std::span<const std::string> files,
+                                       const TokenFileOptions& options,
+                                       const std::string& directory);
 
 /// Warns on stderr when a model whose tokens are bytes has many more tokens than there are bytes.
 WEFT_API void warn_of_bytes(int64_t vocabulary);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/data_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <map>
+
+#include "cli/numbers.h"
+#include "cli/prompts.h"
+#include "weft/extend/file.h"
+
+namespace weft::cli {
+
+void add_text_flags(CLI::App& command, TextFlags& flags) {
+  add_named(command, "--field", flags.field, "NAME",
+            "Field of each line of JSON that has its text or its messages (default: messages, "
+            "prompt and completion, or text)");
+  static const std::map<std::string, LossOn> kinds = {
+      {"auto", LossOn::automatic}, {"assistant", LossOn::assistant}, {"all", LossOn::all}};
+  add_named(command, "--loss-on", flags.loss, "WHAT",
+            "Tokens that count for the loss: assistant, all, or auto, which is the assistant's in "
+            "conversations")
+      ->transform(CLI::CheckedTransformer(kinds).description(""));
+  add_named(command, "--chat-template", flags.chat_template, "NAME",
+            "Chat template of conversations, where the model has none or another one is wanted: a "
+            "name, or a file of Jinja text");
+}
+
+Tokenizer with_chat_template(const Tokenizer& tokenizer, const std::string& chat_template) {
+  if (chat_template.empty()) return tokenizer;
+  std::error_code ignored;
+  return tokenizer.with_chat_template(std::filesystem::is_regular_file(chat_template, ignored)
+                                          ? read_file("--chat-template", chat_template, 1 << 20)
+                                          : chat_template);
+}
+
+void add_data_flags(CLI::App& command, DataFlags& flags) {
+  add_named(command, "--tokenizer", flags.tokenizer, "PATH",
+            "Tokenizer of the text: a directory or a tokenizer file, or \"bytes\", which are then "
+            "the tokens (default: the model's)");
+  add_text_flags(command, flags.text);
+  command.add_flag("--pack", flags.pack,
+                   "Several documents in a row, whose tokens do not attend to each other; without, "
+                   "a line of JSON has rows of its own, padded at the end");
+  add_named(command, "--mix", flags.mix, "WEIGHT...",
+            "A weight for each path of --data: its share of the rows")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_named(command, "--token-cache", flags.cache, "DIR",
+            "Folder that keeps the tokens of text for the next run (default: tokens in the folder "
+            "of --save)");
+}
+
+void apply(const DataFlags& flags, const std::string& model, DataOptions& options) {
+  options.bytes = flags.tokenizer == "bytes";
+  std::string path = options.bytes ? "" : flags.tokenizer;
+  if (flags.tokenizer.empty() && !model.empty() && Tokenizer::is_in(model)) path = model;
+  if (!path.empty()) {
+    options.tokenizer = with_chat_template(tokenizer_at(path), flags.text.chat_template);
+  } else if (!flags.text.chat_template.empty()) {
+    fail("--chat-template is given without a tokenizer, expected both; name one by --tokenizer");
+  }
+  options.field = flags.text.field;
+  options.loss = flags.text.loss;
+  options.pack = flags.pack;
+  options.weights = flags.mix;
+  options.cache = flags.cache;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "weft/text_dataset.h"
+
+namespace CLI {
+class App;
+}
+
+namespace weft::cli {
+
+/// How text becomes tokens.
+struct TextFlags {
+  std::string field, chat_template;
+  LossOn loss = LossOn::automatic;
+};
+void add_text_flags(CLI::App& command, TextFlags& flags);
+/// The tokenizer with the template of --chat-template: a name, a file or Jinja text.
+Tokenizer with_chat_template(const Tokenizer& tokenizer, const std::string& chat_template);
+
+/// How `weft train` makes rows of --data.
+struct DataFlags {
+  TextFlags text;
+  /// A directory, a file or "bytes"; empty: that of the model, if it has one.
+  std::string tokenizer;
+  bool pack = false;
+  std::vector<double> mix;
+  std::string cache;
+};
+void add_data_flags(CLI::App& command, DataFlags& flags);
+
+/// Fills in what the flags say; `model` is the directory of a model that may have a tokenizer, or
+/// empty.
+void apply(const DataFlags& flags, const std::string& model, DataOptions& options);
+
+}  // namespace weft::cli
