@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "weft/extend/token_files.h"
+#include <optional>
+
 #include "weft/text_dataset.h"
 
 namespace weft::cli {
 
-/// The data of a run: its files, and rows of them.
+/// The data of a run: rows of tokens, and what makes tokens of text; without it bytes are tokens.
 struct RunData {
-  TokenStream stream;
   DataSplit rows;
+  std::optional<Tokenizer> tokenizer;
 };
 
 }  // namespace weft::cli

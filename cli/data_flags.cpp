@@ -3,11 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <map>
 
 #include "cli/numbers.h"
 #include "cli/prompts.h"
 #include "weft/extend/file.h"
+#include "weft/extend/saved_model.h"
 
 namespace weft::cli {
 
@@ -15,15 +15,18 @@ void add_text_flags(CLI::App& command, TextFlags& flags) {
   add_named(command, "--field", flags.field, "NAME",
             "Field of each line of JSON that has its text or its messages (default: messages, "
             "prompt and completion, or text)");
-  static const std::map<std::string, LossOn> kinds = {
-      {"auto", LossOn::automatic}, {"assistant", LossOn::assistant}, {"all", LossOn::all}};
-  add_named(command, "--loss-on", flags.loss, "WHAT",
+  add_shown(command, "--loss-on", flags.loss,
             "Tokens that count for the loss: assistant, all, or auto, which is the assistant's in "
             "conversations")
-      ->transform(CLI::CheckedTransformer(kinds).description(""));
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"auto", "assistant", "all"}));
   add_named(command, "--chat-template", flags.chat_template, "NAME",
             "Chat template of conversations, where the model has none or another one is wanted: a "
             "name, or a file of Jinja text");
+}
+
+LossOn TextFlags::loss_on() const {
+  return loss == "all" ? LossOn::all : loss == "auto" ? LossOn::automatic : LossOn::assistant;
 }
 
 Tokenizer with_chat_template(const Tokenizer& tokenizer, const std::string& chat_template) {
@@ -41,7 +44,7 @@ void add_data_flags(CLI::App& command, DataFlags& flags) {
   add_text_flags(command, flags.text);
   command.add_flag("--pack", flags.pack,
                    "Several documents in a row, whose tokens do not attend to each other; without, "
-                   "a line of JSON has rows of its own, padded at the end");
+                   "each line of JSON has separate rows, padded at the end");
   add_named(command, "--mix", flags.mix, "WEIGHT...",
             "A weight for each path of --data: its share of the rows")
       ->delimiter(',')
@@ -51,20 +54,29 @@ void add_data_flags(CLI::App& command, DataFlags& flags) {
             "of --save)");
 }
 
+std::string tokenizer_in(const std::string& model) {
+  if (model.empty()) return {};
+  if (Tokenizer::is_in(model)) return model;
+  const std::string folder = std::filesystem::path(model).parent_path().string();
+  if (model.ends_with(".json") && Tokenizer::is_in(folder)) return folder;
+  const std::string kept = kept_model_files(model);
+  return Tokenizer::is_in(kept) ? kept : "";
+}
+
 void apply(const DataFlags& flags, const std::string& model, DataOptions& options) {
   options.bytes = flags.tokenizer == "bytes";
   std::string path = options.bytes ? "" : flags.tokenizer;
-  if (flags.tokenizer.empty() && !model.empty() && Tokenizer::is_in(model)) path = model;
+  if (flags.tokenizer.empty()) path = model;
   if (!path.empty()) {
     options.tokenizer = with_chat_template(tokenizer_at(path), flags.text.chat_template);
   } else if (!flags.text.chat_template.empty()) {
     fail("--chat-template is given without a tokenizer, expected both; name one by --tokenizer");
   }
   options.field = flags.text.field;
-  options.loss = flags.text.loss;
+  options.loss = flags.text.loss_on();
   options.pack = flags.pack;
   options.weights = flags.mix;
-  options.cache = flags.cache;
+  if (!flags.cache.empty()) options.cache = flags.cache;
 }
 
 }  // namespace weft::cli

@@ -14,8 +14,8 @@ namespace weft::cli {
 
 /// How text becomes tokens.
 struct TextFlags {
-  std::string field, chat_template;
-  LossOn loss = LossOn::automatic;
+  std::string field, chat_template, loss = "auto";
+  LossOn loss_on() const;
 };
 void add_text_flags(CLI::App& command, TextFlags& flags);
 /// The tokenizer with the template of --chat-template: a name, a file or Jinja text.
@@ -32,8 +32,11 @@ struct DataFlags {
 };
 void add_data_flags(CLI::App& command, DataFlags& flags);
 
-/// Fills in what the flags say; `model` is the directory of a model that may have a tokenizer, or
-/// empty.
+/// The directory of the tokenizer of a model: a directory, its config.json, or what a run keeps of
+/// the model that it began from; empty: none.
+std::string tokenizer_in(const std::string& model);
+
+/// Fills in what the flags say. `model` is the directory of the model's tokenizer, or empty.
 void apply(const DataFlags& flags, const std::string& model, DataOptions& options);
 
 }  // namespace weft::cli

@@ -6,6 +6,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/run_folder.h"
+#include "weft/extend/token_files.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -27,8 +28,7 @@ WarmupCosine schedule_of(const TrainOptions& options) {
   return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
 }
 
-RunDescription described(const TrainOptions& options, const TransformerConfig& config,
-                         const TokenStream& data) {
+RunDescription described(const TrainOptions& options, const TransformerConfig& config) {
   const ParallelOptions& parallel = options.parallel;
   const AdamWOptions adamw = adamw_options(options);
   const WarmupCosine schedule = schedule_of(options);
@@ -49,7 +49,6 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   allowed("clip", options.clip);
   if (config.sigmoid_router) allowed("balance-rate", options.stated_balance_rate());
   allowed("dtype", parallel.dtype);
-  run.add({"tokens", data.size(), Resumed::allowed, "data"});
   run.add({"steps", options.steps, Resumed::noted,
            "the schedule of the learning rate changes from here on"});
   run.add({"warm-up", schedule.warmup});

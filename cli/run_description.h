@@ -2,11 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "cli/data.h"
 #include "cli/train_options.h"
 #include "weft/extend/run_description.h"
 #include "weft/optimizers.h"
@@ -20,9 +18,8 @@ std::vector<std::string> changes_that_can_be_allowed();
 AdamWOptions adamw_options(const TrainOptions& options);
 WarmupCosine schedule_of(const TrainOptions& options);
 
-/// Describes a training run on `data`, without the digests of files.
-RunDescription described(const TrainOptions& options, const TransformerConfig& config,
-                         const TokenStream& data);
+/// Describes a training run, without its data and the digests of files.
+RunDescription described(const TrainOptions& options, const TransformerConfig& config);
 
 /// The items that need the bytes of the files of --init, which takes time.
 std::vector<RunItem> digests_of_weights(const TrainOptions& options);

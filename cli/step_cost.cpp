@@ -99,14 +99,10 @@ struct Gpu {
 /// NVIDIA's data sheets of these GPUs, without sparsity; the first whose part is found counts.
 /// A GH200 computes as an H100 SXM does; its memory and links are others.
 static constexpr Gpu kGpus[] = {
-    {"GH200", 989.4, 66.9, 1978.9},
-    {"H100 PCIe", 756, 51.2, 1513},
-    {"H100 NVL", 835.5, 60, 1671},
-    {"H200 NVL", 835.5, 60, 1671},
-    {"H100", 989.4, 66.9, 1978.9, "h100"},
-    {"H200", 989.4, 66.9, 1978.9, "h200"},
-    {"A100-SXM", 312, 19.5, 0, "a100"},
-    {"A100", 312, 19.5, 0},
+    {"GH200", 989.4, 66.9, 1978.9},        {"H100 PCIe", 756, 51.2, 1513},
+    {"H100 NVL", 835.5, 60, 1671},         {"H200 NVL", 835.5, 60, 1671},
+    {"H100", 989.4, 66.9, 1978.9, "h100"}, {"H200", 989.4, 66.9, 1978.9, "h200"},
+    {"A100-SXM", 312, 19.5, 0, "a100"},    {"A100", 312, 19.5, 0},
 };
 
 static const Gpu* gpu_named(std::string_view device_name) {

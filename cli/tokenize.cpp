@@ -41,7 +41,7 @@ static void check_output(const std::string& directory) {
   fs::create_directories(directory, error);
   if (error) fail_call("--output", "making ", directory, " failed: ", error.message());
   for (const auto& entry : fs::directory_iterator(directory)) {
-    if (entry.path().extension() != ".bin" && entry.path().extension() != ".idx") continue;
+    if (entry.path().extension() != ".bin") continue;
     fail("--output: ", directory, " has the token file ", entry.path().filename().string(),
          ", expected none");
   }
@@ -54,7 +54,7 @@ static void write_tokens(const TokenizeOptions& options, const Tokenizer& tokeni
   const TokenCounts counts = write_token_files(texts,
                                                {.tokenizer = tokenizer,
                                                 .field = options.text.field,
-                                                .loss = options.text.loss,
+                                                .loss = options.text.loss_on(),
                                                 .adds_special = !options.no_special,
                                                 .file_tokens = options.file_tokens,
                                                 .threads = options.threads},

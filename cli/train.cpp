@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <future>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/run_folder.h"
+#include "weft/extend/token_files.h"
 #include "weft/generate.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
@@ -31,6 +33,15 @@ static constexpr int64_t kValidations = 10, kValidationBatches = 4;
 
 /// Digests of the files of --init, which are read while ranks meet and make their models.
 using Digests = std::shared_future<std::vector<RunItem>>;
+
+/// The tokens of a text; its bytes without a tokenizer.
+static std::vector<int64_t> tokens_of(const std::string& text,
+                                      const std::optional<Tokenizer>& tokenizer) {
+  if (tokenizer && !text.empty()) return tokenizer->encode(text);
+  std::vector<int64_t> bytes(text.begin(), text.end());
+  for (int64_t& byte : bytes) byte &= 0xff;
+  return bytes;
+}
 
 namespace {
 
@@ -85,8 +96,8 @@ class Training {
 
   void run(const RunDescription& description, const Digests& digests) {
     if (is_first()) describe();
-    if (is_first() && data_.stream.is_text()) warn_of_bytes(model_.config().vocabulary);
     for (const RunItem& item : description.items()) trainer_->add(item);
+    trainer_->add({"tokens", data_.rows.train->tokens(), Resumed::allowed, "data"});
     for (const RunItem& digest : digests.get()) trainer_->add(digest);
     trainer_->resume();
     const std::optional<StepSeconds> predicted = prediction();
@@ -154,20 +165,19 @@ class Training {
     const std::string device =
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     const int threads = Context::current().threads;
-    print(data_.stream.size(), " tokens in ", data_.stream.paths().size(), " files; a model of ",
-          parameters, " parameters on ", mesh_, device, ", ", threads,
-          threads == 1 ? " thread" : " threads", " a rank\n");
+    print(data_.rows.train->description(), "; a model of ", parameters, " parameters on ", mesh_,
+          device, ", ", threads, threads == 1 ? " thread" : " threads", " a rank\n");
     if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
     std::fflush(stdout);
   }
 
-  /// The first tokens of the sample: the prompt's bytes, or the first held-out tokens.
+  /// The first tokens of the sample: those of the prompt, or the first held-out tokens.
   std::vector<int64_t> prompt() const {
-    std::vector<int64_t> tokens(options_.prompt.begin(), options_.prompt.end());
-    for (int64_t& token : tokens) token &= 0xff;
+    std::vector<int64_t> tokens = tokens_of(options_.prompt, data_.tokenizer);
     if (!tokens.empty()) return tokens;
     std::vector<int64_t> ids(static_cast<size_t>(options_.parallel.seq)), targets(ids.size());
-    data_.rows.held_out->read(0, {ids, targets});
+    std::vector<int64_t> segments(data_.rows.held_out->has_segments() ? ids.size() : 0);
+    data_.rows.held_out->read(0, {ids, targets, segments});
     ids.resize(std::min<size_t>(ids.size(), 64));
     return ids;
   }
@@ -200,10 +210,15 @@ class Training {
     continue_tokens(tokens);
     if (!is_first()) return;
     print("--- sample, after ", given, " given tokens\n");
+    std::optional<TextStream> text;
+    if (data_.tokenizer) text.emplace(*data_.tokenizer, false);
+    // A model may have more ids than its tokenizer.
+    const auto is_known = [&](int64_t id) { return text && id < data_.tokenizer->size(); };
     for (size_t i = 0; i < tokens.size(); ++i) {
-      print(i == given ? "|" : "", byte_text(tokens[i]));
+      const int64_t id = tokens[i];
+      print(i == given ? "|" : "", is_known(id) ? text->push(id) : byte_text(id));
     }
-    print("\n---\n");
+    print(text ? text->finish() : "", "\n---\n");
     std::fflush(stdout);
   }
 
@@ -232,22 +247,34 @@ static TransformerConfig config_of(const TrainOptions& options) {
   return weights.empty() ? transformer_config("tiny") : config_of_weights(weights);
 }
 
+static RunData opened_data(const TrainOptions& options, const TransformerConfig& config) {
+  DataOptions rows{.paths = options.data,
+                   .sequence = options.parallel.seq,
+                   .vocabulary = config.vocabulary,
+                   .seed = options.seed};
+  const std::string& save = options.checkpoints.save;
+  rows.cache = save.empty() ? "" : (std::filesystem::path(save) / "tokens").string();
+  std::string model = tokenizer_in(options.init);
+  if (model.empty()) model = tokenizer_in(options.parallel.model);
+  if (model.empty() && options.init.empty()) model = tokenizer_in(options.checkpoints.resume);
+  apply(options.rows, model, rows);
+  return {split_text_dataset(rows, options.parallel.batch), rows.tokenizer};
+}
+
 void train(const TrainOptions& given) {
   outlive_readers();
   check_output_files(given);
   const TransformerConfig config = with_flags(config_of(given), given.parallel);
   TrainOptions options = given;
-  const RunData data{
-      TokenStream(options.data, config.vocabulary),
-      split_text_dataset({options.data, options.parallel.seq, config.vocabulary, options.seed},
-                         options.parallel.batch)};
+  // Text is tokenised while ranks meet and make their models.
+  const RunData data = opened_data(options, config);
   complete(options, config);
-  for (char byte : options.prompt) {
-    if ((byte & 0xff) < config.vocabulary) continue;
-    fail("--prompt: byte is ", byte & 0xff, ", expected one below ", config.vocabulary,
-         ", the model's vocabulary");
+  for (const int64_t id : tokens_of(options.prompt, data.tokenizer)) {
+    if (id < config.vocabulary) continue;
+    fail("--prompt: ", data.tokenizer ? "token" : "byte", " is ", id, ", expected one below ",
+         config.vocabulary, ", the model's vocabulary");
   }
-  const RunDescription run = described(options, config, data.stream);
+  const RunDescription run = described(options, config);
   // Read while ranks meet and make their models.
   const bool compares = launched_ranks() > 1 || !options.checkpoints.save.empty() ||
                         !options.checkpoints.resume.empty();

@@ -132,9 +132,11 @@ void add_train(CLI::App& program, int& code) {
       "after\n"
       "saving the step under way (with --save; mpirun passes on SIGUSR2 alone).");
   add_named(*train, "--data", o.data, "PATH...",
-            "Files or directories of text (bytes are the tokens), or llm.c .bin token shards")
+            "Files or directories of text, of lines of JSON (.jsonl) with texts or conversations, "
+            "or of token files (.bin) of weft tokenize or llm.c")
       ->required();
   train->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  add_data_flags(*train, o.rows);
   add_parallel_flags(*train, o.parallel);
   add_named(*train, "--init", o.init, "DIR",
             "Weights to start from: a Hugging Face model, a run, a checkpoint or an import");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/data_flags.h"
 #include "cli/parallel_transformer.h"
 #include "weft/trainer.h"
 
@@ -16,6 +17,7 @@ struct TrainOptions {
   ParallelOptions parallel;
   ResumeOptions checkpoints;
   std::vector<std::string> data;
+  DataFlags rows;
   std::string init;
   std::string device = "cpu";
   bool cuda_graph = false;

@@ -43,7 +43,7 @@ static uint64_t key_of(std::span<const std::string> files, const TokenFileOption
 static void make_folder(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);
-  if (error) fail("data: cannot make the folder ", path, ": ", error.message());
+  if (error) fail_call("mkdir", "data: ", path, ": ", error.message());
 }
 
 std::shared_ptr<const TokenFolder> tokenized(std::span<const std::string> files,
@@ -64,7 +64,7 @@ std::shared_ptr<const TokenFolder> tokenized(std::span<const std::string> files,
        formatted("%016llx", static_cast<unsigned long long>(key_of(files, options))))
           .string();
   const OwnedDescriptor lock = opened_descriptor(path + ".lock", O_RDWR | O_CREAT);
-  if (lock.get() < 0) fail("data: cannot write to the folder ", cache, ": ", std::strerror(errno));
+  if (lock.get() < 0) fail_call("open", "data: ", path, ".lock: ", std::strerror(errno));
   const bool is_alone = TEMP_FAILURE_RETRY(::flock(lock.get(), LOCK_EX)) == 0;
   auto folder = std::make_shared<TokenFolder>(path, true);
   if (are_whole(path)) return folder;

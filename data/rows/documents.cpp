@@ -43,22 +43,26 @@ namespace {
 /// The tokens of one line.
 class Line {
  public:
-  Line(const DocumentReader& reader, LossOn loss, const Json& fields)
-      : reader_(reader), tokenizer_(reader.tokenizer()), loss_(loss), fields_(fields) {}
+  Line(const DocumentReader& reader, LossOn loss, const Json& fields, const std::string& where)
+      : reader_(reader),
+        tokenizer_(reader.tokenizer()),
+        loss_(loss),
+        fields_(fields),
+        where_(where) {}
 
   Document read(const std::string& field) const {
     if (!field.empty()) {
       const Json& value = at(field);
       if (value.is_string()) return text(value.get<std::string>());
       if (value.is_array()) return conversation(value);
-      fail("the field ", in_quotes(field), " is a ", value.type_name(),
+      fail("data: ", where_, ": the field ", in_quotes(field), " is a ", value.type_name(),
            ", expected a text or a list of messages");
     }
     if (fields_.contains("messages")) return conversation(list("messages"));
     if (fields_.contains("prompt") && fields_.contains("completion")) return completion();
     if (fields_.contains("text")) return text(at("text").get<std::string>());
-    fail("the fields are ", field_names(), ", expected messages, prompt and completion, or text; ",
-         "name another field by --field");
+    fail("data: ", where_, ": the fields are ", field_names(),
+         ", expected messages, prompt and completion, or text; ", "name another field by --field");
   }
 
  private:
@@ -69,26 +73,27 @@ class Line {
   }
   const Json& at(const std::string& name) const {
     if (!fields_.contains(name)) {
-      fail("the field ", in_quotes(name), " is missing, expected it among ", field_names());
+      fail("data: ", where_, ": the field ", in_quotes(name), " is missing, expected it among ",
+           field_names());
     }
     const Json& value = fields_.at(name);
     if (name == "text" && !value.is_string()) {
-      fail("the field \"text\" is a ", value.type_name(), ", expected a text");
+      fail("data: ", where_, ": the field \"text\" is a ", value.type_name(), ", expected a text");
     }
     return value;
   }
   const Json& list(const std::string& name) const {
     const Json& value = at(name);
     if (value.is_array()) return value;
-    fail("the field ", in_quotes(name), " is a ", value.type_name(),
+    fail("data: ", where_, ": the field ", in_quotes(name), " is a ", value.type_name(),
          ", expected a list of messages");
   }
 
   Document text(const std::string& text) const {
     if (loss_ == LossOn::assistant) {
-      fail(
-          "it is a text, expected messages, or a prompt and a completion; the loss is on the "
-          "assistant's tokens");
+      fail("data: ", where_,
+           ": it is a text, expected messages, or a prompt and a completion; the loss is on the "
+           "assistant's tokens");
     }
     return reader_.text(text);
   }
@@ -112,7 +117,8 @@ class Line {
     const std::string before = first == 0 ? "" : render(start(first), true);
     const std::string after = last == messages.size() ? all : render(start(last));
     if (!after.starts_with(before) || !all.starts_with(after)) {
-      fail("the chat template changes the text of earlier messages at message ", first,
+      fail("data: ", where_, ": the chat template changes the text of earlier messages at message ",
+           first,
            ", expected one that does not; mark answers by {% generation %} in the template, or "
            "train on all tokens (--loss-on all)");
     }
@@ -142,8 +148,8 @@ class Line {
     const bool is_text = prompt.is_string();
     if (is_text != completion.is_string() ||
         (!is_text && !(prompt.is_array() && completion.is_array()))) {
-      fail("prompt is a ", prompt.type_name(), " and completion a ", completion.type_name(),
-           ", expected two texts or two lists of messages");
+      fail("data: ", where_, ": prompt is a ", prompt.type_name(), " and completion a ",
+           completion.type_name(), ", expected two texts or two lists of messages");
     }
     if (is_text && tokenizer_.chat_template().empty()) {
       return continuation(prompt.get<std::string>(), completion.get<std::string>());
@@ -180,6 +186,8 @@ class Line {
   const Tokenizer& tokenizer_;
   LossOn loss_;
   const Json& fields_;
+  /// The file and the line.
+  const std::string& where_;
 };
 
 }  // namespace
@@ -188,9 +196,11 @@ Document DocumentReader::line(const std::string& line, const std::string& where)
   check_json("data", where, line);
   const Json fields = Json::parse(line);
   try {
-    return Line(*this, options_.loss, fields).read(options_.field);
+    return Line(*this, options_.loss, fields, where).read(options_.field);
   } catch (const std::invalid_argument& problem) {
-    fail("data: ", where, ": ", problem.what());
+    const std::string text = problem.what();
+    if (text.starts_with("data: ")) throw;
+    fail("data: ", where, ": ", text);
   } catch (const Json::exception& problem) {
     fail("data: ", where, ": ", problem.what());
   }

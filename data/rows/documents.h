@@ -17,7 +17,7 @@ struct Document {
   std::vector<int64_t> ids;
   /// For each token whether it counts as a target; empty: all tokens count.
   std::vector<uint8_t> counts;
-  /// Whether another part of the document precedes this one.
+  /// Whether it continues the document of the part before.
   bool continues = false;
 };
 
@@ -30,7 +30,7 @@ class DocumentReader {
   /// A document that is one text: with the tokens that the tokenizer expects around a text, and the
   /// token that ends a text.
   Document text(std::string_view text) const;
-  /// A line of JSON. std::invalid_argument "data: <where>: ..." says what is wrong with it.
+  /// A line of JSON. std::invalid_argument "data: <where>: ..." names what is wrong.
   Document line(const std::string& line, const std::string& where) const;
   /// Adds the tokens before a text, and those after it.
   void begin(std::vector<int64_t>& ids) const;

@@ -57,7 +57,7 @@ class DocumentRows final : public Rows {
     }
     std::ranges::fill(into.ids.subspan(place), form_.padding);
     std::ranges::fill(into.targets.subspan(place), kIgnoredTarget);
-    // Padding is a document of its own.
+    // Padding counts as one more document.
     if (!into.segments.empty()) std::ranges::fill(into.segments.subspan(place), segment);
   }
 
@@ -88,7 +88,7 @@ class DocumentRows final : public Rows {
       Part part;
     };
     std::vector<Placed> placed;
-    // The room of each row that has some, and the row.
+    // The free places of each row that has some, and the row.
     std::set<std::pair<int64_t, int64_t>> rooms;
     int64_t rows = 0;
     const auto documents = std::ssize(tokens_.index->starts());

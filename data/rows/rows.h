@@ -45,9 +45,9 @@ class Rows {
 std::unique_ptr<const Rows> joined_rows(const Tokens& tokens, const RowForm& form);
 
 /// Rows of documents. A document of n tokens has n - 1 places, as its last token is a target only;
-/// one that has more than a row is cut into whole rows and a rest. A rest has a row of its own, or
+/// one that has more than a row is cut into whole rows and a rest. A rest has a separate row, or
 /// with `packs` shares one: in an order of the documents that the seed shuffles, each goes into the
-/// row with the least room among those that have enough, of these the first.
+/// row with the fewest free places among those that have enough, of these the first.
 std::unique_ptr<const Rows> document_rows(const Tokens& tokens, const RowForm& form);
 
 }  // namespace weft::rows

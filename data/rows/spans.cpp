@@ -51,8 +51,8 @@ static size_t nearest(const Tokenizer& tokenizer, std::string_view text, const I
     const size_t place = is_before ? at - distance : at + distance;
     if (const auto found = tokens_before(tokenizer, text, ids, place)) return *found;
   }
-  fail("no token ends within ", kFarthest, " bytes of byte ", at,
-       " of the conversation, where an answer begins or ends; expected one");
+  fail("chat: no token ends within ", kFarthest, " bytes of byte ", at,
+       " of the conversation, where an answer begins or ends, expected one");
 }
 
 std::vector<uint8_t> marked(const Tokenizer& tokenizer, std::string_view text, const Ids& ids,

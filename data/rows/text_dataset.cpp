@@ -31,7 +31,7 @@ using Sources = std::vector<Source>;
 /// The sources of a dataset, which may still be made by another thread.
 struct Opened {
   DataOptions options;
-  /// Those of each source.
+  /// The files of each source.
   std::vector<std::vector<std::string>> files;
   /// Rows of a batch, in which rows are held out; 0: none are.
   int64_t batch;
@@ -45,7 +45,7 @@ static int64_t vocabulary_of(const DataOptions& options) {
   return options.tokenizer ? options.tokenizer->size() : 256;
 }
 
-/// Whether the files are tokenised; checks that what that needs is there.
+/// Returns whether the files are tokenised, and checks that they can be.
 static bool is_tokenized(const std::vector<std::string>& files, const DataOptions& options) {
   const DataKind kind = data_kind(files[0]);
   if (kind == DataKind::tokens) return false;
@@ -98,7 +98,13 @@ static void load(Source& source, const DataOptions& options) {
     if (options.tokenizer->size() <= vocabulary) vocabulary = std::numeric_limits<int64_t>::max();
   }
   Tokens& tokens = source.tokens;
-  tokens.ids = std::make_shared<TokenStream>(files, vocabulary);
+  try {
+    tokens.ids = std::make_shared<TokenStream>(files, vocabulary);
+  } catch (const std::invalid_argument& problem) {
+    if (!source.folder) throw;
+    fail("data: the tokenizer has ", options.tokenizer->size(), " ids, of which ", source.files[0],
+         " uses some beyond the ", vocabulary, " of the model, expected the model's tokenizer");
+  }
   RowForm form{.sequence = options.sequence, .packs = options.pack, .seed = options.seed};
   if (options.tokenizer) form.padding = options.tokenizer->eos().value_or(0);
   if (data_kind(files[0]) == DataKind::tokens) {

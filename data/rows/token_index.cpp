@@ -96,7 +96,7 @@ void TokenIndex::add(const std::string& path, int64_t start, int64_t count) {
          " tokens");
   }
   for (const int64_t at : starts) starts_.push_back(start + at);
-  // What precedes the first document continues the last one, or is one.
+  // Tokens before the first document of a shard continue the last document.
   if (start == 0 && (starts_.empty() || starts_[0] > 0)) starts_.insert(starts_.begin(), 0);
   has_rows_ = header.has_rows != 0;
   has_marks_ = has_marks_ || header.has_marks;

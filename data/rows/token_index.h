@@ -19,7 +19,7 @@ struct IndexHeader {
   static constexpr int64_t kMagic = 0x3178646974666577;  // "weftidx1"
   int64_t magic = kMagic;
   int64_t tokens = 0, documents = 0, has_marks = 0;
-  /// Whether documents have rows of their own, as lines of JSON, or are parts of one sequence.
+  /// Whether each document has separate rows, as lines of JSON do; text is one sequence.
   int64_t has_rows = 0;
   /// Whether it is the last shard.
   int64_t is_last = 0;

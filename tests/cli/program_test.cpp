@@ -254,15 +254,15 @@ TEST_F(Program, ComparesStrategies) {
   expect(2, "estimate --compare full_shard,full", "name is \"full\"");
 }
 
-TEST_F(Program, WarnsOfBytesInAVocabularyOfATokenizer) {
-  const Outcome few = run_weft(small("--model tiny"));
-  EXPECT_EQ(few.text.find("warning"), std::string::npos) << few.text;
+TEST_F(Program, RefusesBytesInAVocabularyOfATokenizer) {
   scratch_.write("many/config.json",
                  R"({"model_type": "llama", "hidden_size": 8, "intermediate_size": 8,
                      "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
                      "vocab_size": 5000, "rms_norm_eps": 1e-5, "max_position_embeddings": 64})");
-  expect(0, small("--model " + scratch_.path("many")),
-         "the bytes of the text are the tokens, but the model has 5000 tokens");
+  expect(2, small("--model " + scratch_.path("many")),
+         "is text and the model, which has 5000 ids, no tokenizer, expected one; name it by "
+         "--tokenizer, or make token files by weft tokenize");
+  expect(0, small("--tokenizer bytes --model " + scratch_.path("many")), "step 1/");
 }
 
 /// All that can hold a model's weights, in the commands that use one.

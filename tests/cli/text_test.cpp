@@ -60,7 +60,7 @@ TEST_F(Text, BecomesTokenFilesAndTextAgain) {
   scratch_.write("in/b.txt", text);
   const std::string out = scratch_.path("out"), data = scratch_.path("in");
   const std::string command = concat("tokenize ", tokenizer("gpt2"), " --data ", data);
-  expect(0, concat(command, " --output ", out, " --file-tokens 20"), " tokens of 2 texts in ");
+  expect(0, concat(command, " --output ", out, " --file-tokens 20"), " tokens of 2 documents in ");
   const Outcome back = run_weft(concat("tokenize ", tokenizer("gpt2"), " --decode --data ", out));
   EXPECT_EQ(back.text, text + text);
   // Its tokens are above those of bytes.

@@ -215,8 +215,9 @@ TEST(TextDataset, KeepsTokensInItsCache) {
   (void)text_dataset(options)->rows();
   EXPECT_EQ(times(options.cache).size(), 4u);
   options.cache = scratch.write("file", "");
-  EXPECT_NE(error_of([&] { (void)text_dataset(options)->rows(); }).find("cannot make the folder"),
-            std::string::npos);
+  EXPECT_TRUE(error_of<std::runtime_error>([&] {
+                (void)text_dataset(options)->rows();
+              }).starts_with("mkdir: data: " + options.cache));
 }
 
 TEST(TextDataset, CutsTextWhereTokensEnd) {
@@ -374,6 +375,14 @@ TEST(TextDataset, SaysWhatIsWrongWithAnIndex) {
                             "/tokens-00000.idx is damaged, expected a file of weft tokenize");
   EXPECT_EQ(error_of([&] { make("c", "text", 0); }),
             "data: tokens of a file must be at least 1 and at most 2147483647, got 0");
+}
+
+TEST(TextDataset, RefusesIdsBeyondTheModel) {
+  DataOptions options = options_of({"chat.jsonl"}, 6);
+  options.vocabulary = 270;
+  EXPECT_EQ(error_of([&] { (void)text_dataset(options)->rows(); }),
+            "data: the tokenizer has 420 ids, of which " + at("chat.jsonl") +
+                " uses some beyond the 270 of the model, expected the model's tokenizer");
 }
 
 TEST(TextDataset, ChecksSpans) {

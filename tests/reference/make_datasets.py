@@ -173,7 +173,8 @@ def main():
     HERE.mkdir(exist_ok=True)
     (HERE / "text").mkdir(exist_ok=True)
     licence = (SOURCES / "LICENSE").read_text()
-    texts = {"text/a.txt": licence[:1500], "text/b.txt": "Zwei S\u00e4tze.\n\nUnd mehr \U0001f600.\n"}
+    texts = {"text/a.txt": licence[:1500],
+             "text/b.txt": "Zwei S\u00e4tze.\n\nUnd mehr \U0001f600.\n"}
     tokenizer = make_tokenizer(licence[:4000] + "".join(c for chat in CHATS for _, c in chat))
     for name, text in texts.items():
         (HERE / name).write_text(text)
