@@ -45,7 +45,7 @@ def parsed(op):
     rule = BY_ATTRIBUTES.sub("", op.rule).strip()
     left, _, right = rule.partition("->")
     operands = factors(left)
-    # Of dims that are merged, the outermost stays cut; a cut of another one moves.
+    # The outermost of merged dims stays cut; a cut of another one moves.
     inner = {f for group in re.findall(r"\(([^)]*)\)", rule) for f in group.split()[1:]}
     # An op without results changes its operands, which stay cut.
     kept = {f for f in factors(right) if f[0] not in "[+"} if right.strip() else set(operands)
