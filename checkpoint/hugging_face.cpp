@@ -12,9 +12,11 @@
 
 #include "checkpoint/model_files.h"
 #include "checkpoint/source.h"
+#include "weft/adapters.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/packed.h"
 #include "weft/extend/saved_model.h"
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
@@ -82,9 +84,19 @@ static void loaded(Module& model, const std::string& path, SkippedKeys* skipped)
   const ModelFiles files(model, tensors, skipped);
   model.materialize();
   NoGrad no_grad;
+  const std::map<std::string, int64_t> packed = packed_weights(model);
   for (const NamedParameter& named : model.named_parameters()) {
     if (!files.parameters().contains(named.name())) continue;
-    fill(named.parameter->value(), files, path, named.name());
+    const Tensor& value = named.parameter->value();
+    const auto columns = packed.find(named.name());
+    if (columns == packed.end()) {
+      fill(value, files, path, named.name());
+      continue;
+    }
+    // One weight at a time has memory in f32.
+    const Tensor matrix = unpacked_like(value, columns->second);
+    fill(matrix, files, path, named.name());
+    pack_into(value, matrix);
   }
   for (const NamedBuffer& buffer : model.named_buffers()) {
     if (!buffer.persistent || !files.parameters().contains(buffer.name)) continue;

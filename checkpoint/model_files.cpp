@@ -10,6 +10,7 @@
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/source.h"
+#include "weft/adapters.h"
 #include "weft/error.h"
 #include "weft/ops/factories.h"
 #include "weft/transformer.h"
@@ -161,10 +162,27 @@ bool leaves_out(const Module& model, const std::string& name) {
                      : name.ends_with(".rotary_emb.inv_freq");
 }
 
+/// The parameters of adapters, which have their own files.
+static std::set<const weft::Parameter*> adapter_parameters(const Module& model) {
+  std::set<const weft::Parameter*> found;
+  for (const AdaptedLinear& one : adapted_linears(const_cast<Module&>(model))) {
+    for (const Module* part :
+         {static_cast<Module*>(one.a.get()), static_cast<Module*>(one.b.get())})
+      found.insert(part->own_parameters()[0].second.get());
+  }
+  return found;
+}
+
 ModelFiles::ModelFiles(const Module& model, const TensorFiles& files, SkippedKeys* skipped)
     : files_(files) {
+  const std::set<const weft::Parameter*> adapters = adapter_parameters(model);
   for (const NamedParameter& named : model.named_parameters()) {
+    if (!skipped && adapters.contains(named.parameter.get())) continue;
     shapes_.emplace(named.name(), named.parameter->shape());
+  }
+  for (const auto& [name, columns] : packed_weights(model)) {
+    const auto packed = shapes_.find(name);
+    if (packed != shapes_.end()) packed->second = {packed->second[0], columns};
   }
   for (const NamedBuffer& buffer : model.named_buffers()) {
     if (buffer.persistent) shapes_.emplace(buffer.name, buffer.value.shape());

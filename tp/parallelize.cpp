@@ -41,14 +41,30 @@ static void check_axis(const DeviceMesh& axis) {
        axis.axis_name(axis.ndim() - 1), "\"]");
 }
 
+/// Cuts the adapter of a Linear as its weight: B by rows, or A by columns.
+static void add_adapter(const StyledModule& at, std::vector<StyledModule>& styled) {
+  const auto& own = at.layouts.parameters;
+  const auto weight =
+      std::ranges::find_if(own, [](const auto& entry) { return entry.first == "weight"; });
+  if (weight == own.end() || !weight->second.is_shard() || !dynamic_cast<Linear*>(at.module))
+    return;
+  const std::string child = weight->second.dim() == 0 ? "lora_B" : "lora_A";
+  for (const auto& [name, module] : at.module->children()) {
+    if (name != child) continue;
+    styled.push_back({at.path + "." + name, module.get(), {.parameters = {*weight}}});
+  }
+}
+
 static std::vector<StyledModule> styled_modules(Module& module, const DeviceMesh& axis,
                                                 const std::vector<ModuleStyle>& styles) {
   const tp::NamedModules modules = module.named_modules();
   std::vector<StyledModule> styled;
   for (const ModuleStyle& style : styles) {
     for (const auto& [path, at] : tp::matching(modules, style.path)) {
-      styled.push_back({path, at, tp::layouts_of(style.style, path, *at)});
-      const int64_t heads = styled.back().layouts.heads;
+      const StyledModule one{path, at, tp::layouts_of(style.style, path, *at)};
+      styled.push_back(one);
+      add_adapter(one, styled);
+      const int64_t heads = one.layouts.heads;
       if (heads % axis.size() == 0) continue;
       fail("parallelize: ", in_quotes(path), " has ", heads, " heads, expected a multiple of ",
            axis.size(), ", the ranks of axis ", axis.axis_name(0));

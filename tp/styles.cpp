@@ -21,7 +21,8 @@ namespace views = ranges::views;
 
 /// Returns whether a module of Colwise or Rowwise is a Linear, otherwise an Embedding.
 static bool is_linear(const char* style, int parts, const std::string& path, const Module& module) {
-  const bool linear = dynamic_cast<const Linear*>(&module) != nullptr;
+  const auto* layer = dynamic_cast<const Linear*>(&module);
+  const bool linear = layer != nullptr;
   if (!linear && !dynamic_cast<const Embedding*>(&module)) {
     fail("parallelize: ", in_quotes(path),
          " is another module, expected a Linear or an Embedding for ", style,

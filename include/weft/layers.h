@@ -31,6 +31,7 @@ class WEFT_API Linear : public Module {
   /// next call on: x weight^T (+ bias, unless it is empty). Null: by `linear`.
   using Product = std::function<Tensor(const Tensor& x, const Tensor& weight, const Tensor& bias)>;
   void set_product(Product product) { product_ = std::move(product); }
+  const Product& product() const { return product_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override;

@@ -72,6 +72,9 @@ class WEFT_API TrainingState {
   /// std::invalid_argument when there is a part of that name, or it is empty or has a slash.
   void add(const std::string& name, Part part);
   void add(const std::string& name, Module& module);
+  /// Only the adapters of a module (`adapter_state_dict`); its other parameters are frozen and come
+  /// from elsewhere. A load throws std::invalid_argument when rank or alpha differ.
+  void add_adapters(const std::string& name, Module& module);
   /// Its parameters have their names in the modules that are added, whatever the optimizer was
   /// given; "<module's part>.<name>" where two would have one name.
   void add(const std::string& name, Optimizer& optimizer);

@@ -3,6 +3,7 @@
 
 // All of weft for users; weft/extend/ has what authors of ops and tools need besides.
 
+#include "weft/adapters.h"
 #include "weft/autograd.h"
 #include "weft/block.h"
 #include "weft/checkpoint.h"
@@ -35,6 +36,7 @@
 #include "weft/optimizer.h"
 #include "weft/optimizers.h"
 #include "weft/parameter.h"
+#include "weft/peft.h"
 #include "weft/placement.h"
 #include "weft/ranks.h"
 #include "weft/reduce_op.h"

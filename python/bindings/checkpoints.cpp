@@ -25,6 +25,8 @@ static void bind_training_state(py::module_& m) {
            "ValueError when there is a part of that name, or it has a slash")
       .def("add", py::overload_cast<const std::string&, Optimizer&>(&TrainingState::add),
            py::keep_alive<1, 3>(), "name"_a, "part"_a)
+      .def("add_adapters", &TrainingState::add_adapters, py::keep_alive<1, 3>(), "name"_a, "part"_a,
+           "Only the adapters of a module; ValueError at a load when rank or alpha differ")
       .def("add", py::overload_cast<const std::string&, const Tensor&>(&TrainingState::add),
            "name"_a, "part"_a);
   def(training_state_class, "add_random(name='random')", "The state of this rank's random numbers",

@@ -4,6 +4,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/adapters.h"
 #include "weft/latent_attention.h"
 #include "weft/moe.h"
 #include "weft/transformer.h"
@@ -89,7 +90,7 @@ static void bind_affine(py::module_& m) {
       "uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0")
       .def(init_of<Linear, int64_t, int64_t, bool, std::optional<double>>(), "in_features"_a,
            "out_features"_a, "bias"_a = true, "std"_a = py::none(), device, dtype)
-      .def_property_readonly("in_features", [](const Linear& l) { return size_of_weight(l, 1); })
+      .def_property_readonly("in_features", &in_features)
       .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); })
       .def_property("float8", &Linear::is_float8, &Linear::set_float8,
                     "Whether products are computed by float8_linear");

@@ -40,4 +40,18 @@ WEFT_API void quantize(const MemoryBlock& codes, const MemoryBlock& scales, cons
 WEFT_API void dequantize(const MemoryBlock& out, const MemoryBlock& codes,
                          const MemoryBlock& scales, int64_t block, bool accumulate);
 
+// Matrices [rows, columns] whose elements are codes of 4 or 8 bits. Each block of 64 elements of a
+// row (the last one is padded with zeros) is a record of bytes: its scale in f32, the greatest
+// magnitude of the block / 7 or / 127, then its codes, whole numbers from -7 to 7 (two a byte, the
+// first in the low bits) or from -127 to 127. An element is its code times the scale. A packed
+// matrix is a u8 tensor [rows, blocks, bytes of a record]: 0.5625 bytes an element, or 1.0625.
+
+inline constexpr int64_t kPackedBlock = 64;
+/// Bytes of a record with codes of so many bits.
+constexpr int64_t packed_bytes(int bits) { return 4 + kPackedBlock * bits / 8; }
+/// The bits of codes in records of so many bytes; 0 for another number of bytes.
+constexpr int packed_bits(int64_t bytes) {
+  return bytes == packed_bytes(4) ? 4 : bytes == packed_bytes(8) ? 8 : 0;
+}
+
 }  // namespace weft

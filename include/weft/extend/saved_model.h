@@ -3,9 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <type_traits>
 
+#include "weft/adapters.h"
+#include "weft/checkpoint.h"
 #include "weft/export.h"
 #include "weft/state_dict.h"
 #include "weft/transformer_config.h"
@@ -53,6 +56,11 @@ WEFT_API std::map<std::string, int64_t> config_numbers(const TransformerConfig& 
 /// checkpoint. std::invalid_argument names the checkpoint when there is none.
 WEFT_API TransformerConfig saved_config(const std::map<std::string, int64_t>& numbers,
                                         const std::string& checkpoint);
+
+/// Returns the options of the adapters that a checkpoint holds under keys with this prefix, with
+/// their paths as targets; nullopt when it was saved without `TrainingState::add_adapters`.
+WEFT_API std::optional<AdapterOptions> saved_adapters(const CheckpointContents& contents,
+                                                      const std::string& prefix);
 
 /// Fills the tensors of `into` from a checkpoint, which may have more. Rounds the elements of a
 /// floating dtype to that of the tensor, 256 MiB at a time. std::invalid_argument as
