@@ -50,9 +50,9 @@ class PeftPaths {
     fail(what_, ": module ", in_quotes(path), " is a part of ", in_quotes(fused->second),
          " in a model of family ", family_, ", expected a module that is a whole matrix there");
   }
-  /// Whether the module is only a part of one there.
+  /// Returns whether the module is only a part of one there.
   bool is_fused(const std::string& path) const { return fused_.contains(path); }
-  /// Whether weights of the family are transposed, as those of GPT-2.
+  /// Returns whether weights of the family are transposed, as those of GPT-2.
   bool is_transposed(const std::string& path) const { return transposed_.contains(path); }
 
  private:

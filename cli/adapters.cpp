@@ -7,11 +7,10 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/resume.h"
-#include "cli/weights.h"
 #include "weft/checkpoint.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/run_folder.h"
 #include "weft/extend/saved_model.h"
 #include "weft/fsdp.h"
 #include "weft/hugging_face.h"

@@ -13,7 +13,7 @@ class App;
 
 namespace weft::cli {
 
-/// What --lora and --qlora say: adapters of the linear layers, and the bits of the base weights.
+/// The values of --lora and --qlora: adapters of linear layers, and the bits of base weights.
 struct AdapterFlags {
   std::optional<AdapterOptions> lora = {};
   /// 0: weights are not quantized.

@@ -64,6 +64,11 @@ template <class Add> static void add_writers(const Add& add, CkptOptions& o) {
   add_ranks(out, o, "--threads",
             "Threads that write, each its part of the files (default: the cores)");
   add_shown(*out, "--prefix", o.prefix, "Keys to export, without it");
+  add_named(*out, "--base", o.base, "DIR",
+            "The model that adapters belong to: PEFT's files name it, and --merge reads it");
+  out->add_flag(
+      "--merge", o.merge,
+      "Write the model of --base with the adapters of PATH merged, which may be PEFT's too");
   add_whole(*out, "--file-gb", o.file_gigabytes, "Start another file beyond so many GiB", 1,
             1 << 20);
 

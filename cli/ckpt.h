@@ -23,6 +23,9 @@ struct CkptOptions {
   double tolerance = 0;
   int64_t file_gigabytes = 5;
   bool headers_only = false;
+  /// The `export` command merges adapters into the model of `base`.
+  bool merge = false;
+  std::string base = {};
 };
 
 // Each command returns the exit code. It throws std::invalid_argument for errors that the user can

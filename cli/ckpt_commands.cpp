@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/adapters.h"
 #include "cli/ckpt.h"
 #include "cli/commands.h"
 #include "weft/checkpoint.h"
@@ -349,9 +350,29 @@ int import_checkpoint(const CkptOptions& options) {
   return copy_checkpoint(options, "import", options.prefix, imported_config(options.path));
 }
 
+/// Writes what a run of adapters has: the adapters, or with --merge their model.
+static int export_run_of_adapters(const CkptOptions& options, const std::string& checkpoint) {
+  if (options.merge) {
+    if (options.base.empty()) fail("--merge is given without --base, expected both");
+    run_world(options.ranks, [&](Communicator world) {
+      export_merged(options.path, options.base, options.other, world, options.file_gigabytes << 30);
+    });
+  } else if (is_first_process()) {
+    export_adapters(checkpoint, options.other, options.base);
+  }
+  if (is_first_process()) print(printable(options.other), ": written\n");
+  return 0;
+}
+
 int export_checkpoint(const CkptOptions& options) {
   outlive_readers();
+  if (options.merge) return export_run_of_adapters(options, "");
   const std::string from = agreed_checkpoint(options.path);
+  if (holds_adapters(from)) return export_run_of_adapters(options, from);
+  if (!options.base.empty()) {
+    fail("--base is ", options.base, ", but ", printable(from),
+         " has no adapters, expected a run of weft train --lora");
+  }
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
   CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());

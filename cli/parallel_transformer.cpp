@@ -99,6 +99,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
             "f32, or bf16: compute and gather in bf16 over f32 weights, reduce in f32")
       ->check(CLI::IsMember({"f32", "bf16"}));
   add_wire_flags(command, o);
+  add_adapter_flags(command, o.adapters);
   add_shown(command, "--activation-checkpointing", o.recompute,
             "none; full: every block runs again in backward; selective: every second; op: "
             "every block, without its matrix products and attention, but with those of "
@@ -243,6 +244,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   if (o.async_tp > 1 && o.float8) {
     fail("--async-tp is given with --float8, expected one of them");
   }
+  check_adapter_flags(o.adapters, o.float8, o.async_tp);
   return size;
 }
 
@@ -290,6 +292,7 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
       mesh_(world, axes_with_rows(options.mesh)),
       model_(with_flags(config, options)) {
   check_expert_axis(parsed_axes(options.mesh), config, options.mesh);
+  apply(options.adapters, model_);
   std::vector<std::string_view> data;
   std::vector<Placement> rows;
   for (int axis = 0; axis < mesh_.ndim(); ++axis) {
@@ -307,8 +310,9 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
                                     .parts = options.async_tp}));
   }
   if (options.float8) {
-    convert_to_float8(model_,
-                      [](const Linear&, const std::string& path) { return path != "lm_head"; });
+    convert_to_float8(model_, [](const Linear&, const std::string& path) {
+      return path != "lm_head" && !is_adapter_parameter(path + ".weight");
+    });
   }
   data_ = mesh_.view(data);
   const StepChoice& choice = options_.choice;

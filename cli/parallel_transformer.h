@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/adapters.h"
 #include "cli/commands.h"
 #include "weft/communicator.h"
 #include "weft/fsdp.h"
@@ -30,6 +31,7 @@ struct ParallelOptions {
   std::string gather_dtype = {};
   std::string gradient_dtype = {};
   bool float8 = false;
+  AdapterFlags adapters = {};
   /// none, full, selective, op or budget=BYTES.
   std::string recompute = "none";
   /// Bytes that a rank may take; empty: any number.

@@ -17,6 +17,8 @@ namespace weft::cli {
 struct ServeOptions {
   /// A directory: see weights_in.
   std::string model;
+  /// Adapters to merge into it; empty: none.
+  std::string adapter;
   /// Path of the tokenizer; empty: that of `model`.
   std::string tokenizer;
   std::vector<std::string> prompts;

@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/adapters.h"
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/numbers.h"
@@ -218,10 +219,15 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   check_expert_axis(axes, config, options.mesh);
   const DeviceMesh mesh(world, axes);
   TransformerModel model(config);
+  if (!options.adapter.empty()) add_adapters(model, adapters_at(model, options.adapter));
   if (axes.size() > 1) parallelize(model, mesh["ep"], expert_styles());
   parallelize(model, mesh["tp"], transformer_styles(config));
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
+  if (!options.adapter.empty()) {
+    load_adapters(model, options.adapter);
+    merge_adapters(model);
+  }
   if (launched_ranks() > 1) check_replicas(model);
   if (prompts.ids.empty()) return converse(options, prompts, model, mesh);
   continue_prompts(options, prompts, model, mesh);
@@ -258,6 +264,7 @@ void add_sample(CLI::App& program) {
             "Face model")
       ->required();
   add_prompt_flags(*sample, o);
+  add_adapter_flag(*sample, o.adapter);
   add_whole(*sample, "--tokens", o.generation.tokens, "Tokens to add", 1);
   add_whole(*sample, "--batch", o.generation.batch, "The most prompts that are continued at once",
             1);

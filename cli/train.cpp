@@ -160,13 +160,24 @@ class Training {
 
   void describe() const {
     int64_t parameters = 0;
-    for (const ParameterPtr& parameter : model_.parameters())
-      parameters += parameter->shape().product();
+    const std::map<std::string, int64_t> packed = packed_weights(model_);
+    for (const auto& [names, parameter] : model_.named_parameters()) {
+      const Shape& shape = parameter->shape();
+      const auto columns = packed.find(names.front());
+      parameters += columns == packed.end() ? shape.product() : shape[0] * columns->second;
+    }
     const std::string device =
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     const int threads = Context::current().threads;
     print(data_.rows.train->description(), "; a model of ", parameters, " parameters on ", mesh_,
           device, ", ", threads, threads == 1 ? " thread" : " threads", " a rank\n");
+    if (options_.parallel.adapters.lora) {
+      int64_t trained = 0;
+      for (const ParameterPtr& parameter : model_.parameters())
+        trained += parameter->is_trainable() ? parameter->shape().product() : 0;
+      print("adapters of rank ", options_.parallel.adapters.lora->rank, ": ", trained,
+            " parameters are trained, lr ", options_.learning_rate, '\n');
+    }
     if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
     std::fflush(stdout);
   }

@@ -109,6 +109,9 @@ static void complete(TrainOptions& o) {
   check_available(device_named(o.device));
   check_directories(o.checkpoints);
   if (!o.init.empty()) o.init = weights_in("--init", o.init);
+  if (o.parallel.adapters.lora && o.init.empty()) {
+    fail("--lora is given without --init, expected the model that the adapters belong to");
+  }
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
   const int most = std::max(kMostLocalRanks, launched_ranks());
   o.ranks = complete(o.parallel, job_ranks(o.ranks, "--ranks"), most, flag);
@@ -161,10 +164,11 @@ void add_train(CLI::App& program, int& code) {
             "Write ops and collectives of all ranks to FILE, as a Chrome trace");
   add_whole(*train, "--sample", o.sample, "Tokens to generate when done", 0);
   train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
-  train->callback([options, &code] {
+  train->callback([options, train, &code] {
     const std::string& run = options->init.empty() ? options->checkpoints.resume : options->init;
     again_if_removed(run, [&] {
       TrainOptions own = *options;
+      if (own.parallel.adapters.lora && train->count("--lr") == 0) own.learning_rate = kAdapterRate;
       complete(own);
       cli::train(own);
     });

@@ -12,6 +12,9 @@
 
 namespace weft::cli {
 
+/// The default of --lr with adapters.
+inline constexpr double kAdapterRate = 2e-4;
+
 /// Options of `weft train`.
 struct TrainOptions {
   ParallelOptions parallel;

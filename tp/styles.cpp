@@ -36,6 +36,10 @@ static bool is_linear(const char* style, int parts, const std::string& path, con
     fail("parallelize: ", in_quotes(path), " is an Embedding, expected a Linear for products in ",
          parts, " parts");
   }
+  if (parts > 1 && layer->product()) {
+    fail("parallelize: ", in_quotes(path), " has a custom product, expected that of a Linear for ",
+         "products in ", parts, " parts");
+  }
   return linear;
 }
 

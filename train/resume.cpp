@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "train/option_names.h"
+#include "weft/adapters.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -106,6 +107,14 @@ static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }
 
+/// Whether all other parameters are frozen: they come from the base model.
+static bool trains_only_adapters(Module& model) {
+  if (adapted_linears(model).empty()) return false;
+  return std::ranges::all_of(model.named_parameters(), [](const NamedParameter& named) {
+    return is_adapter_parameter(named.name()) || !named.parameter->is_trainable();
+  });
+}
+
 RunSaver::RunSaver(const TrainerOptions& options, const Communicator& world, Module& model,
                    Optimizer& optimizer, UsedTokens& used, std::map<std::string, int64_t>& numbers)
     : all_options_(options),
@@ -114,7 +123,7 @@ RunSaver::RunSaver(const TrainerOptions& options, const Communicator& world, Mod
       model_(model),
       used_(used),
       numbers_(numbers) {
-  state_.add("model", model);
+  trains_only_adapters(model) ? state_.add_adapters("model", model) : state_.add("model", model);
   state_.add("optimizer", optimizer);
   state_.add("random", Context::current().random);
   state_.add("step", step_);

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 
+#include "weft/adapters.h"
 #include "weft/checkpoint.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/packed.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/elementwise.h"
@@ -102,11 +104,14 @@ static std::string place_of(const std::string& weights, const TransformerConfig&
 /// Collective where parameters are sharded.
 static void check_finite(const Module& model, const std::string& weights) {
   const NoGrad no_grad;
+  const std::map<std::string, int64_t> packed = packed_weights(model);
   std::vector<std::string> bad;
   std::string first;
   for (const NamedParameter& named : model.named_parameters()) {
-    const Tensor& value = named.parameter->value();
+    Tensor value = named.parameter->value();
     if (rests_on_disk(value)) continue;
+    const auto columns = packed.find(named.name());
+    if (columns != packed.end()) value = unpack_rows(value, columns->second);
     const double count = count_nonzero(logical_not(isfinite(value))).full_tensor().item();
     if (count == 0) continue;
     if (bad.empty()) first = concat(" has ", count, " of ", value.numel());
@@ -132,9 +137,19 @@ void load_weights(Module& model, const std::string& weights) {
     load_hugging_face(*transformer, weights);
     return check_finite(model, weights);
   }
+  if (saved_adapters(checkpoint_contents(weights), "model/")) {
+    fail("weights: ", weights,
+         " has adapters only, expected the weights of a model; name the model that they belong to");
+  }
+  const std::map<std::string, int64_t> packed = packed_weights(model);
+  const bool has_adapters = !adapted_linears(model).empty();
   StateDict state;
   for (const auto& [name, tensor] : state_dict(model).tensors) {
-    state.tensors.emplace(concat("model/", name), tensor);
+    if (has_adapters && is_adapter_parameter(name)) continue;
+    const auto columns = packed.find(name);
+    state.tensors.emplace(concat("model/", name), columns == packed.end()
+                                                      ? tensor
+                                                      : unpacked_like(tensor, columns->second));
   }
   for (const auto& [name, entry] : checkpoint_contents(weights).tensors) {
     if (!name.starts_with("model/") || state.tensors.contains(name)) continue;
@@ -142,6 +157,9 @@ void load_weights(Module& model, const std::string& weights) {
          ", which the model has no parameter for");
   }
   weft::load_weights(weights, state);
+  for (const auto& [name, columns] : packed) {
+    pack_into(state_dict(model).tensors.at(name), state.tensors.at(concat("model/", name)));
+  }
   check_finite(model, weights);
 }
 

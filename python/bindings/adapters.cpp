@@ -41,14 +41,12 @@ void bind_adapters(py::module_& m) {
       "directory or the hub's name of the model that they belong to",
       [](Module& model, const std::string& directory, const std::string& base_model,
          const std::string& task) {
-        released([&] { save_peft(model, directory, {base_model, task}); });
+        save_peft(model, directory, {base_model, task});
       });
   def(m, "load_peft(model, directory)",
       "Fills the adapters from such files; a model without adapters gets those of the files. "
       "ValueError, before anything is changed, names what does not fit",
-      [](Module& model, const std::string& directory) {
-        released([&] { load_peft(model, directory); });
-      });
+      [](Module& model, const std::string& directory) { load_peft(model, directory); });
 }
 
 }  // namespace weft::python

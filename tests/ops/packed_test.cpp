@@ -46,7 +46,7 @@ TEST(Packed, RoundsEachBlockByItsScale) {
       EXPECT_EQ(packed.shape(), (Shape{shape[0], (shape[1] + 63) / 64, packed_bytes(bits)}));
       expect_values(unpack_rows(packed, shape[1]).to_vector<double>(),
                     rounded(values, shape[1], bits));
-      // Whatever the strides of the matrix.
+      // The strides of the matrix do not matter.
       const Tensor flipped = transpose(from_values(values, shape), 0, 1);
       EXPECT_EQ(pack_rows(transpose(contiguous(flipped), 0, 1), bits).to_vector<double>(),
                 packed.to_vector<double>());

@@ -36,7 +36,7 @@ def trained(world, case, directory, bits=None, axes=None):
     )
     if bits:
         weft.quantize_base(model, bits)
-    if "tp" in mesh.axis_names:
+    if axes and "tp" in axes:
         weft.parallelize(model, mesh["tp"], weft.transformer_styles(model.config))
     for block in model.blocks():
         weft.fully_shard(block, mesh["dp"])

@@ -14,7 +14,7 @@
 namespace weft {
 namespace {
 
-/// What a model has besides its config.
+/// The settings of a model besides its config.
 struct Base {
   const char* name;
   bool adapters = false;

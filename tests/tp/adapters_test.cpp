@@ -48,13 +48,13 @@ double relative_difference(const Tensor& value, const Tensor& expected) {
 
 struct AdapterCase {
   const char* name;
-  /// Of the reference.
+  /// The name of the reference.
   const char* adapters;
   /// None: without a mesh.
   std::vector<MeshAxis> axes = {};
   bool recompute = false, sequence_parallel = false;
   int parts = 1;
-  /// Of the base weights; 0: f32.
+  /// The bits of the base weights; 0: f32.
   int bits = 0;
 };
 void PrintTo(const AdapterCase& way, std::ostream* out) { *out << way.name; }
@@ -112,7 +112,7 @@ class AdaptedLlama {
   }
 
  private:
-  /// Of the adapters those of PEFT, of the base none.
+  /// Gradients of adapters are those of PEFT; the base has none.
   void expect_gradients() {
     for (const NamedParameter& named : model.named_parameters()) {
       const Tensor gradient = named.parameter->grad();
