@@ -4,6 +4,7 @@
 #include "ops/promotion.h"
 #include "src/kernels/quantize/packed.h"
 #include "weft/context.h"
+#include "weft/extend/disk_tensor.h"
 #include "weft/extend/pattern.h"
 #include "weft/extend/tape.h"
 #include "weft/ops/in_place.h"
@@ -135,7 +136,10 @@ Tensor unpacked_like(const Tensor& packed, int64_t columns) {
 
 void pack_into(const Tensor& packed, const Tensor& matrix) {
   const NoGrad no_grad;
-  copy_(packed, pack_rows(matrix, packed_bits(packed.size(2))));
+  const bool on_disk = rests_on_disk(packed);
+  const Tensor filled = on_disk ? memory_like(packed) : packed;
+  copy_(filled, pack_rows(matrix, packed_bits(packed.size(2))));
+  if (on_disk) write_to_disk(packed, filled);
 }
 
 }  // namespace weft

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/layers.h"
+#include "weft/adapters.h"
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
-#include "weft/adapters.h"
 #include "weft/latent_attention.h"
 #include "weft/moe.h"
 #include "weft/transformer.h"

@@ -4,7 +4,6 @@ where it is installed."""
 
 import json
 import pathlib
-import re
 
 import numpy as np
 import pytest
@@ -122,8 +121,60 @@ def test_weft_reads_what_peft_writes_for_another_family(tmp_path):
     fused = nn.TransformerModel(weft.transformer_config(str(tmp_path / "base")))
     weft.add_adapters(fused, targets=["q_proj"])
     fused.materialize()
-    with pytest.raises(ValueError, match="is a part of 'transformer.h.0.attn.c_attn' in a model"):
+    with pytest.raises(ValueError, match='is a part of "transformer.h.0.attn.c_attn" in a model'):
         weft.save_peft(fused, str(tmp_path / "fused"))
+
+
+def test_shared_experts_have_adapters(tmp_path):
+    """Weights of routed experts are refused by name."""
+    peft = pytest.importorskip("peft")
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(4)
+    config = transformers.Qwen2MoeConfig(
+        vocab_size=61,
+        hidden_size=32,
+        intermediate_size=24,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=24,
+        num_experts=4,
+        num_experts_per_tok=2,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+    )
+    base = transformers.Qwen2MoeForCausalLM(config).eval()
+    base.save_pretrained(tmp_path / "base")
+    targets = ["q_proj", "shared_expert.up_proj", "shared_expert.down_proj"]
+    adapter = peft.LoraConfig(r=3, task_type="CAUSAL_LM", target_modules=targets)
+    model = peft.get_peft_model(base, adapter).eval()
+    ids = torch.randint(61, (4, 9))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.1)
+        expected = model(input_ids=ids).logits.numpy()
+    model.save_pretrained(tmp_path / "adapter")
+    config = weft.transformer_config(str(tmp_path / "base"))
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"ep": 2, "tp": 2})
+        ours = nn.TransformerModel(config)
+        weft.add_adapters(ours, rank=3, alpha=8, targets=targets)
+        weft.parallelize(ours, mesh["ep"], weft.expert_styles())
+        weft.parallelize(ours, mesh["tp"], weft.transformer_styles(config))
+        weft.load_hugging_face(ours, str(tmp_path / "base"))
+        weft.load_peft(ours, str(tmp_path / "adapter"))
+        ours.eval()
+        with weft.no_grad():
+            rows = weft.distribute(weft.from_numpy(ids.numpy()), mesh, {"ep": weft.Shard(0)})
+            return ours(rows).full_tensor().numpy()
+
+    for logits in weft.run_ranks(4, body):
+        assert far(logits, expected) <= 1e-5
+    with pytest.raises(ValueError, match="weights of experts are multiplied in groups"):
+        weft.add_adapters(nn.TransformerModel(config), targets=["experts.gate_proj"])
 
 
 class Own(nn.Module):
@@ -189,9 +240,3 @@ def test_dropout_of_adapters_is_alike_on_any_mesh():
 
     alone, three = weft.run_ranks(1, losses)[0], weft.run_ranks(3, losses)[0]
     np.testing.assert_allclose(alone, three, rtol=1e-5)
-
-
-def test_the_program_of_the_page_runs():
-    page = (REFERENCE.parent.parent / "docs/fine-tuning.md").read_text()
-    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    exec(compile(program, "docs/fine-tuning.md", "exec"), {"__name__": "__main__"})

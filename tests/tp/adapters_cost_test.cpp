@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of a step with adapters is predicted: a frozen base has no gradients and no state.
+// The cost of a step with adapters: memory is predicted, a frozen base has no gradients and no
+// state, and adapters move little.
 #include <gtest/gtest.h>
 
 #include "tests/support/ranks.h"
@@ -23,7 +24,8 @@ struct Base {
 };
 
 TransformerConfig config_of_test() {
-  TransformerConfig config{192, 3, 6, 2, 32, 320, 37};
+  // Two ranks of tp divide the blocks of quantized weights.
+  TransformerConfig config{256, 3, 8, 2, 32, 384, 37};
   config.max_sequence = 32;
   return config;
 }
@@ -64,7 +66,7 @@ MemoryStatistics measured(const DeviceMesh& mesh, const Base& base) {
   return memory_statistics();
 }
 
-TEST(AdaptersMemory, IsPredicted) {
+TEST(AdaptersCost, MemoryIsPredicted) {
   for (const std::vector<MeshAxis>& axes :
        {std::vector<MeshAxis>{{"dp", 1}}, {{"dp", 3}}, {{"dp", 2}, {"tp", 2}}}) {
     on_mesh(axes, [&](const DeviceMesh& mesh) {
@@ -94,6 +96,30 @@ TEST(AdaptersMemory, IsPredicted) {
       EXPECT_LE(bytes("int4", Purpose::gathered), 0.3 * bytes("all", Purpose::gathered));
     });
   }
+}
+
+/// Bytes that tensor parallelism moves in forward, and in backward.
+std::pair<int64_t, int64_t> moved(const DeviceMesh& mesh, const Base& base) {
+  const StepModel step = built(mesh, base);
+  auto& model = dynamic_cast<TransformerModel&>(*step.model);
+  std::pair<int64_t, int64_t> bytes;
+  const auto loss = [&] { return model.loss(ids_on(mesh, meta), ids_on(mesh, meta)); };
+  for (const PlannedCollective& one : planned_collectives(model, loss)) {
+    (one.backward ? bytes.second : bytes.first) += one.step.bytes;
+  }
+  return bytes;
+}
+
+/// The sums of row-parallel products take those of their adapters along.
+TEST(AdaptersCost, AddsNoTrafficToForward) {
+  on_mesh({{"dp", 1}, {"tp", 2}}, [](const DeviceMesh& mesh) {
+    const auto all = moved(mesh, {"all"}), lora = moved(mesh, {"lora", true});
+    EXPECT_EQ(lora.first, all.first);
+    EXPECT_GT(all.first, 0);
+    // Gradients of the whole matrices: rank 5 times the widths of the layers.
+    EXPECT_LE(lora.second, all.second + 3 * 5 * (256 + 384) * 7 * 4);
+    EXPECT_EQ(moved(mesh, {"int4", true, 4}).first, all.first);
+  });
 }
 
 }  // namespace
