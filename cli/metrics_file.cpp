@@ -218,9 +218,10 @@ static std::string metrics_of_directory(const std::string& directory) {
     }
   }
   if (error) fail("report: ", directory, ": ", error.message());
-  if (found.empty())
-    fail("report: ", directory,
-         " holds no metrics, expected metrics.jsonl or another file that --metrics wrote");
+  if (found.empty()) {
+    fail("report: ", directory, " holds no metrics, expected metrics.jsonl or a file like it; ",
+         "weft train --metrics ", (fs::path(directory) / "metrics.jsonl").string(), " writes one");
+  }
   if (found.size() > 1) {
     std::ranges::sort(found);
     fail("report: ", directory, " holds ", found.size(), " files of metrics, expected one; name ",

@@ -125,7 +125,7 @@ void add_report(CLI::App& program) {
       "The page is one file, which opens without a network. It compares runs: loss, validation,\n"
       "learning rate, norms, speed, memory, time by part of a step, load of experts.\n"
       "Example: weft report runs/a runs/b.jsonl -o report.html");
-  add_named(*report, "runs", o.runs, "RUN...",
+  add_named(*report, "runs", o.runs, "RUN",
             "Files that weft train --metrics wrote (JSON lines or CSV), or directories of them")
       ->required();
   takes_text(

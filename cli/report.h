@@ -3,7 +3,7 @@
 
 namespace weft::cli {
 
-/// The page of `weft report`, `report.html`, with no runs.
+/// The page of `weft report`, `page.html` with its style and scripts, with no runs.
 extern const char* const report_page;
 
 }  // namespace weft::cli

@@ -156,7 +156,7 @@ void add_train(CLI::App& program, int& code) {
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   add_numbers(*train, o);
   add_resume_flags(*train, o.checkpoints);
-  add_named(*train, "--metrics", o.metrics, "FILE...",
+  add_named(*train, "--metrics", o.metrics, "FILE",
             "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
             "tensorboard:DIR or DIR/, or else as JSON lines; several may be given. See weft report")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

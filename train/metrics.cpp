@@ -73,9 +73,8 @@ static void cut(const std::string& flag, const std::string& path, int64_t done, 
   size_t end = text.size(), lines = 0;
   for (; end > 0; ++lines) {
     const bool is_whole = text[end - 1] == '\n';
-    // Of the line before the newline that ends it; npos + 1 is the start.
-    const size_t before = end - 1 > 0 || !is_whole ? end - (is_whole ? 2 : 1) : 0;
-    const size_t begin = end == 1 ? 0 : text.find_last_of('\n', before) + 1;
+    const size_t begin =
+        end == 1 ? 0 : text.find_last_of('\n', end - (is_whole ? 2 : 1)) + 1;  // npos + 1 is 0
     if (!goes(std::string_view(text).substr(begin, end - begin), is_whole, done)) break;
     end = begin;
   }
@@ -144,7 +143,7 @@ class Csv : public MetricsWriter {
     return names + '\n';
   }
 
-  /// Whether the file of a resumed run is missing or has not even a whole header.
+  /// Returns true when the file of a resumed run is missing or ends within its header.
   bool begins_anew(const std::string& flag, const std::string& path) const {
     std::error_code error;
     if (!fs::is_regular_file(path, error)) return true;

@@ -139,7 +139,7 @@ def test_names_what_is_wrong(tmp_path):
     (tmp_path / "long").write_text("{" + " " * (17 << 20))
     for arguments, words in [
             ([tmp_path / "none.jsonl"], "none.jsonl"),
-            ([empty], "empty holds no metrics, expected metrics.jsonl or another file"),
+            ([empty], "empty holds no metrics, expected metrics.jsonl or a file like it; "),
             ([two], "two holds 2 files of metrics, expected one; name"),
             ([tmp_path / "text.txt"], "text.txt holds no line with a step, expected"),
             ([tmp_path / "long"], "line 1 has over 16777216 bytes, expected lines of --metrics"),
