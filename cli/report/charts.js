@@ -166,7 +166,7 @@ function frameOf(width, [, metric, , unit = '', base], isLog) {
   if (base !== undefined && !isLog) low = Math.min(low, base);
   if (high - low <= 1e-7 * Math.abs(high)) {
     const half = (Math.abs(low) || 1) * 0.1;
-    [low, high] = isLog ? [low / 2, high * 2] : [low - half, high + half];
+    [low, high] = isLog ? [low / 2, high * 2] : [low === base ? low : low - half, high + half];
   } else if (isLog) {
     [low, high] = [low / (high / low) ** 0.03, high * (high / low) ** 0.03];
   } else {

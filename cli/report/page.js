@@ -120,22 +120,24 @@ function heatCard(run) {
     html('div', {class: 'heat'}, picture));
 }
 
-/** Columns of the table: title, metric, statistic, unit, and 1 where less is better. */
+/** Columns of the table: title, metric, statistic, unit; 1: less is better, -1: more is. */
 const columns = [
   ['Best validation', 'val_loss', 'min', '', 1],
   ['Last loss', 'loss', 'last', '', 1],
   ['Tokens/s', 'tokens_per_second', 'mean', '', -1],
   ['MFU', 'mfu', 'mean', '%', -1],
   ['Peak memory', 'peak_bytes', 'max', 'B', 1],
-  ['Time', 'seconds', 'max', 's', 1],
+  ['Time', 'seconds', 'max', 's', 0],
 ];
 
 function summary() {
   const shown = columns.filter(([, metric]) => runs.some(run => run.series[metric]));
   const value = (run, [, metric, statistic]) => run.series[metric]?.[statistic];
-  const isBest = (run, column) => runs.length > 1 && runs.every(other => other === run ||
-    value(other, column) === undefined ||
-    column[4] * value(run, column) < column[4] * value(other, column));
+  const isBest = (run, column) => {
+    const others = runs.filter(other => other !== run && value(other, column) !== undefined);
+    return others.length > 0 && others.every(other =>
+      column[4] * value(run, column) < column[4] * value(other, column));
+  };
   const cell = (run, column) => {
     const [title, metric, , unit] = column, has = value(run, column);
     const step = metric === 'val_loss' && has !== undefined ?
