@@ -23,6 +23,7 @@ void add_train(CLI::App& program, int& code);
 void add_estimate(CLI::App& program);
 void add_ckpt(CLI::App& program, int& code);
 void add_report(CLI::App& program);
+void add_check_step(CLI::App& program, int& code);
 void add_sample(CLI::App& program);
 void add_tokenize(CLI::App& program);
 void add_trace(CLI::App& program);

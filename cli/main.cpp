@@ -83,6 +83,7 @@ static int run(int argc, char** argv) {
   add_train(program, code);
   add_estimate(program);
   add_ckpt(program, code);
+  add_check_step(program, code);
   add_sample(program);
   add_tokenize(program);
   add_report(program);

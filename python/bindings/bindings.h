@@ -20,7 +20,8 @@ Bind bind_shapes, bind_along_dim, bind_updates;
 using BindTensor = void(py::module_& m, py::class_<Tensor>& tensor);
 BindTensor bind_tensor, bind_numpy, bind_dlpack, bind_copies;
 void bind_operators(py::class_<Tensor>& tensor);
-Bind bind_layers, bind_moe, bind_transformer, bind_optimizers, bind_clipping, bind_fully_shard;
+Bind bind_layers, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers, bind_clipping,
+    bind_fully_shard;
 Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel;
 Bind bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph, bind_adapters;
 /// Replaces all functions and methods that are bound in `m` by ones that take other words for their

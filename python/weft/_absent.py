@@ -18,10 +18,8 @@ NEAREST = {
     "BatchNorm* SyncBatchNorm InstanceNorm* GroupNorm *Response* *LRN2d batch_norm* instance_norm "
     "group_norm native_*norm": "nn.LayerNorm, nn.RMSNorm",
     "RNN* LSTM* GRU* rnn_* lstm* gru*": "nn.TransformerModel",
-    "MultiheadAttention Transformer* multi_head_attention_forward": (
-        "nn.functional.scaled_dot_product_attention, nn.TransformerModel"
-    ),
-    "NLLLoss* nll_loss *CrossEntropyLoss *_cross_entropy* BCE* KLDiv* kl_div ctc_loss CTCLoss": (
+    "Transformer* multi_head_attention_forward": "nn.MultiheadAttention, nn.TransformerModel",
+    "NLLLoss2d *CrossEntropyLoss *_cross_entropy* ctc_loss CTCLoss": (
         "nn.functional.cross_entropy, whose targets may be probabilities"
     ),
     "*Loss *_loss": "nn.functional.mse_loss, or the formula in functions of weft.torch",

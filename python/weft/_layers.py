@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Containers, and functions as modules."""
 
+import inspect as _inspect
+
 from weft import _weft, functional
 from weft._arguments import renamed as _renamed
-from weft._weft import Module
+from weft._weft import Module, MultiheadAttention as MultiheadAttention
 
 
 class ModuleList(Module):
@@ -129,41 +131,116 @@ class Softmax(Module):
         return functional.softmax(x, self.dim)
 
 
-class CrossEntropyLoss(Module):
-    """(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]; see
-    functional.cross_entropy."""
+def _loss_of(name, function, text, *ordered, **named):
+    """A class of modules that compute function(input, target, **options). `ordered` and `named` are
+    the options that may be given by position, and by name only: pairs of name and default."""
+    options = dict(ordered) | named
+    kind_of = _inspect.Parameter
+    kinds = [kind_of.POSITIONAL_OR_KEYWORD] * len(ordered) + [kind_of.KEYWORD_ONLY] * len(named)
+    signature = _inspect.Signature(
+        [kind_of(n, kind, default=d) for kind, (n, d) in zip(kinds, options.items())]
+    )
 
-    def __init__(
-        self,
-        weight=None,
-        *,
-        ignore_index=_weft.IGNORED_TARGET,
-        reduction="mean",
-        label_smoothing=0.0,
-    ):
-        super().__init__()
-        self.weight = weight
-        self.ignore_index = ignore_index
-        self.reduction = reduction
-        self.label_smoothing = label_smoothing
+    class Loss(Module):
+        __doc__ = text
 
-    def forward(self, logits, targets):
-        return functional.cross_entropy(
-            logits,
-            targets,
-            self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            label_smoothing=self.label_smoothing,
-        )
+        def __init__(self, *given, **words):
+            try:
+                bound = signature.bind(*given, **words)
+            except TypeError as error:
+                raise TypeError(f"{name}: {error}") from None
+            super().__init__()
+            bound.apply_defaults()
+            for option, value in bound.arguments.items():
+                setattr(self, option, value)
+
+        def forward(self, input, target):
+            return function(input, target, **{n: getattr(self, n) for n in options})
+
+    Loss.__init__.__signature__ = signature
+    _renamed(Loss.__init__, f"{name}.__init__")
+    _renamed(Loss.forward, f"{name}.forward")
+    return _renamed(Loss, name)
 
 
-class MSELoss(Module):
-    """(x, y) -> the mean of (x - y)^2, their sum, or all of them with reduction="none"."""
+CrossEntropyLoss = _loss_of(
+    "CrossEntropyLoss",
+    functional.cross_entropy,
+    "(logits [..., classes], targets [...]) -> the mean of -log softmax(logits)[target]; see "
+    "functional.cross_entropy.",
+    ("weight", None),
+    ignore_index=_weft.IGNORED_TARGET,
+    reduction="mean",
+    label_smoothing=0.0,
+)
+NLLLoss = _loss_of(
+    "NLLLoss",
+    functional.nll_loss,
+    "(log-probabilities [..., classes], targets [...]) -> the mean of -input[target].",
+    ("weight", None),
+    ignore_index=_weft.IGNORED_TARGET,
+    reduction="mean",
+)
+MSELoss = _loss_of(
+    "MSELoss",
+    functional.mse_loss,
+    '(x, y) -> the mean of (x - y)^2, their sum, or all of them with reduction="none".',
+    reduction="mean",
+)
+L1Loss = _loss_of("L1Loss", functional.l1_loss, "The mean of |x - y|.", reduction="mean")
+SmoothL1Loss = _loss_of(
+    "SmoothL1Loss",
+    functional.smooth_l1_loss,
+    "The mean of (x - y)^2 / (2 beta), or beyond beta of |x - y| - beta / 2.",
+    reduction="mean",
+    beta=1.0,
+)
+HuberLoss = _loss_of(
+    "HuberLoss",
+    functional.huber_loss,
+    "The mean of (x - y)^2 / 2, or beyond delta of delta (|x - y| - delta / 2).",
+    reduction="mean",
+    delta=1.0,
+)
+BCELoss = _loss_of(
+    "BCELoss",
+    functional.binary_cross_entropy,
+    "The mean of -(y log(x) + (1 - y) log(1 - x)).",
+    ("weight", None),
+    reduction="mean",
+)
+BCEWithLogitsLoss = _loss_of(
+    "BCEWithLogitsLoss",
+    functional.binary_cross_entropy_with_logits,
+    "BCELoss of sigmoid(x); pos_weight multiplies the loss of positive targets.",
+    ("weight", None),
+    reduction="mean",
+    pos_weight=None,
+)
+KLDivLoss = _loss_of(
+    "KLDivLoss",
+    functional.kl_div,
+    'The mean of y (log(y) - x); reduction="batchmean" divides the sum by the size of dim 0.',
+    reduction="mean",
+    log_target=False,
+)
 
-    def __init__(self, *, reduction="mean"):
-        super().__init__()
-        self.reduction = reduction
 
-    def forward(self, x, y):
-        return functional.mse_loss(x, y, reduction=self.reduction)
+def _attend(
+    self,
+    query,
+    key,
+    value,
+    key_padding_mask=None,
+    need_weights=False,
+    attn_mask=None,
+    average_attn_weights=True,
+    is_causal=False,
+):
+    """(output, weights) as torch.nn.MultiheadAttention; the weights are None unless needed."""
+    masks = key_padding_mask, attn_mask, is_causal
+    outputs = self._attend(query, key, value, *masks, need_weights, average_attn_weights)
+    return tuple(outputs) if need_weights else (outputs[0], None)
+
+
+MultiheadAttention.__call__ = _renamed(_attend, "MultiheadAttention.__call__")

@@ -7,8 +7,15 @@ from weft._weft import gelu as gelu, linear as linear, log_softmax as log_softma
 from weft._weft import mse_loss as mse_loss, one_hot as one_hot, relu as relu, sigmoid as sigmoid
 from weft._weft import silu as silu, softmax as softmax, tanh as tanh
 
+binary_cross_entropy = _weft._torch_binary_cross_entropy
+binary_cross_entropy_with_logits = _weft._torch_binary_cross_entropy_with_logits
 cross_entropy = _weft._torch_cross_entropy
+huber_loss = _weft._torch_huber_loss
+kl_div = _weft._torch_kl_div
+l1_loss = _weft._torch_l1_loss
 layer_norm = _weft._torch_layer_norm
+nll_loss = _weft._torch_nll_loss
+smooth_l1_loss = _weft._torch_smooth_l1_loss
 linear_cross_entropy = _weft._torch_linear_cross_entropy
 rms_norm = _weft._torch_rms_norm
 scaled_dot_product_attention = _weft._torch_scaled_dot_product_attention

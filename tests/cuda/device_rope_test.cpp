@@ -36,6 +36,16 @@ TEST_F(DeviceRope, FarPositions) {
   y.expect_alike();
 }
 
+TEST_F(DeviceRope, TakesPositions) {
+  const Twin x = Array::random(DType::f32, {2, 33, 3, 32}), y = Array(DType::f32, {2, 33, 3, 32});
+  const Twin positions = Array::random(DType::i64, {2, 33});
+  for (const Device d : kBothDevices) {
+    const MemoryBlock given = positions.on(d);
+    rope(y.on(d), x.on(d), 1, {.scale = 2}, nullptr, &given);
+  }
+  y.expect_alike();
+}
+
 TEST_F(DeviceRope, RefusesWhatHasNoPairs) {
   const Twin x = Array(DType::f32, {3, 5});
   EXPECT_THROW(rope(x.on(gpu), x.on(gpu), 0, {}), std::invalid_argument);

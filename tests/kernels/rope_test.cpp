@@ -59,6 +59,8 @@ TEST(Rope, PositionsAreThoseOfTheWhole) {
 TEST(Rope, RefusesWhatHasNoPairs) {
   const Array odd(f32, {4, 7}), flat(f32, {8}), none(f32, {0, 8});
   EXPECT_THROW(rope(odd.block, odd.block, 0, {}), std::invalid_argument);
+  const Array even(f32, {2, 3, 8}), few(i64, {2});
+  EXPECT_THROW(rope(even.block, even.block, 1, {}, nullptr, &few.block), std::invalid_argument);
   EXPECT_THROW(rope(flat.block, flat.block, 0, {}), std::invalid_argument);
   rope(none.block, none.block, 0, {});
 }

@@ -37,6 +37,13 @@ RENAMED = {
     "scatter_along_dim": "_scatter_along",
     "slice_scatter": "_slice_scatter",
     "assign_": "__setitem__",
+    "l1_loss": "_torch_l1_loss",
+    "smooth_l1_loss": "_torch_smooth_l1_loss",
+    "huber_loss": "_torch_huber_loss",
+    "binary_cross_entropy": "_torch_binary_cross_entropy",
+    "binary_cross_entropy_with_logits": "_torch_binary_cross_entropy_with_logits",
+    "kl_div": "_torch_kl_div",
+    "nll_loss": "_torch_nll_loss",
 }
 
 

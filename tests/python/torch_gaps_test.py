@@ -227,7 +227,7 @@ MISSING = {
     "weft": "complex64 fft array nothing_alike_at_all einsum_path",
     "weft.linalg": "qr svd norm",
     "weft.nn": "Conv2d BatchNorm1d LSTM cross_entropy LayerNrm",
-    "weft.nn.functional": "conv1d nll_loss max_pool2d pad",
+    "weft.nn.functional": "conv1d ctc_loss max_pool2d pad",
     "weft.torch": "compile Conv2d cos_ svd autocast cuda",
     "weft.optim": "RMSprop LBFGS",
     "weft.optim.lr_scheduler": "SWALR",
