@@ -45,8 +45,7 @@ void AdapterInput::attach(Linear& linear, const std::shared_ptr<AdapterInput>& a
   linear.adopt("lora_A", a);
   linear.adopt("lora_B", b);
   ModuleHooks hooks;
-  // The Linear, which has the hook, keeps both.
-  hooks.after = [a = a.get(), b = b.get()](const Tensors& inputs, const Tensors& outputs) {
+  hooks.after = [a, b](const Tensors& inputs, const Tensors& outputs) {
     return with_adapter(*a, *b, inputs, outputs);
   };
   a->hook_ = linear.add_hooks(std::move(hooks));
