@@ -13,11 +13,11 @@
 #include <iterator>
 #include <string>
 
+#include "weft/adapters.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/fsdp.h"
-#include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
@@ -27,55 +27,6 @@ using namespace weft;
 
 static constexpr int kRanks = 4;
 static constexpr int64_t kRows = 8, kSequence = 64;
-static constexpr int64_t kLowRank = 4;
-/// The factor of the product of the two adapter matrices.
-static constexpr double kScale = 2;
-
-/// x -> kScale x down^T up^T; zero until `up` has been trained.
-class Adapter final : public Module {
- public:
-  Adapter(int64_t in, int64_t out) {
-    declare("down", {kLowRank, in}, normal_values(1 / std::sqrt(static_cast<double>(in))));
-    declare("up", {out, kLowRank}, constant_values(0));
-  }
-  /// The adapter's addend to the weight of its layer.
-  Tensor product() const {
-    const auto& own = own_parameters();
-    return matmul(own[1].second->value(), own[0].second->value()) * kScale;
-  }
-  void switch_off() { fill_(own_parameters()[1].second->value(), 0); }
-
- protected:
-  Tensors forward(const Tensors& inputs) override {
-    return {linear(linear(inputs[0], used(0)), used(1)) * kScale};
-  }
-};
-
-/// Adds an adapter's output to the layer's output.
-static void adapt(Module& layer) {
-  const Shape& weight = layer.own_parameters()[0].second->shape();
-  const auto adapter = std::make_shared<Adapter>(weight[1], weight[0]);
-  layer.adopt("adapter", adapter);
-  layer.add_hooks({.before = {}, .after = [adapter](const Tensors& inputs, const Tensors& outputs) {
-                     return Tensors{outputs[0] + (*adapter)(inputs[0])};
-                   }});
-}
-
-static Adapter* adapter_of(Module& layer) {
-  const auto& children = layer.children();
-  return children.empty() ? nullptr : dynamic_cast<Adapter*>(children[0].second.get());
-}
-
-/// The linear layers within the model's blocks.
-static std::vector<Module*> linear_layers(TransformerModel& model) {
-  std::vector<Module*> layers;
-  for (Module* block : model.blocks()) {
-    for (const auto& [path, module] : block->named_modules()) {
-      if (dynamic_cast<Linear*>(module)) layers.push_back(module);
-    }
-  }
-  return layers;
-}
 
 static void shard(TransformerModel& model, const DeviceMesh& mesh) {
   for (const auto& unit : model.units()) fully_shard(unit, mesh);
@@ -151,8 +102,7 @@ static int64_t elements_of(const std::vector<ParameterPtr>& parameters, bool tra
 /// The same model with its weights frozen and an adapter on each linear layer.
 static void make_adapted(TransformerModel& adapted, const TransformerModel& base,
                          const DeviceMesh& mesh) {
-  for (const ParameterPtr& parameter : adapted.parameters()) parameter->set_trainable(false);
-  for (Module* layer : linear_layers(adapted)) adapt(*layer);
+  add_adapters(adapted, {.rank = 4, .alpha = 8, .targets = {"all-linear"}});
   shard(adapted, mesh);
   adapted.materialize();
   NoGrad no_grad;
@@ -160,17 +110,6 @@ static void make_adapted(TransformerModel& adapted, const TransformerModel& base
     for (const NamedParameter& from : base.named_parameters()) {
       if (to.name() == from.name()) copy_(to.parameter->value(), from.parameter->value());
     }
-  }
-}
-
-/// Adds the adapters' products to the weights, slice by slice.
-static void merge(TransformerModel& model) {
-  NoGrad no_grad;
-  for (Module* layer : linear_layers(model)) {
-    Adapter& adapter = *adapter_of(*layer);
-    const Tensor& weight = layer->own_parameters()[0].second->value();
-    copy_(weight, weight + adapter.product());
-    adapter.switch_off();
   }
 }
 
@@ -198,13 +137,14 @@ static bool run(const Communicator& world, const std::string& base_text,
   const double after = loss_on(model, new_text, mesh);
   const int64_t gradients = measured_bytes(model).gradients;
   const auto adapted_logits = logits_of(model, new_text, mesh);
-  merge(model);
+  const int64_t elements = elements_of(model.parameters(), true);
+  merge_adapters(model);
   const double off = difference(logits_of(model, new_text, mesh), adapted_logits);
   if (mesh.rank() == 0) {
     std::printf("base text: loss %.3f\nnew text:  loss %.3f before, %.3f adapted\n", learned,
                 before, after);
     std::printf("%lld of %lld parameters learned; gradients took %lld bytes of this rank\n",
-                static_cast<long long>(elements_of(model.parameters(), true)),
+                static_cast<long long>(elements),
                 static_cast<long long>(elements_of(base.parameters(), false)),
                 static_cast<long long>(gradients));
     std::printf("merged logits are those of the adapted model up to %.1e\n", off);
