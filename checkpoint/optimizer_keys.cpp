@@ -139,8 +139,10 @@ StateDict OptimizerKeys::state() const {
   StateDict state;
   const std::vector<std::string> moments = optimizer_.moments();
   for (size_t i = 0; i < names_.size(); ++i) {
-    for (size_t m = 0; m < moments.size(); ++m) {
-      state.tensors.emplace(concat(names_[i], '.', moments[m]), optimizer_.state(i)[m]);
+    // Without moments no state is made, which needs parameters with memory.
+    const Tensors own = moments.empty() ? Tensors() : optimizer_.state(i);
+    for (size_t m = 0; m < std::min(moments.size(), own.size()); ++m) {
+      state.tensors.emplace(concat(names_[i], '.', moments[m]), own[m]);
     }
     if (!state.numbers.emplace(concat(names_[i], ".steps"), optimizer_.steps(i)).second) {
       fail("state_dict: two parameters of the optimizer are called ", in_quotes(names_[i]),

@@ -2,11 +2,9 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <range/v3/range/conversion.hpp>
-#include <range/v3/view/transform.hpp>
-#include <string_view>
 #include <vector>
 
+#include "nn/grouped_optimizer.h"
 #include "nn/parameter_memory.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -14,37 +12,7 @@
 
 namespace weft {
 
-/// Checks that an option, which the optimizer has once, is that of the first group in all others.
-template <class Options, class T>
-static void check_equal_in_groups(std::string_view what, std::string_view name,
-                                  const std::vector<Options>& options, T Options::*member) {
-  for (size_t group = 1; group < options.size(); ++group) {
-    if (options[group].*member == options[0].*member) continue;
-    fail(what, ": ", name, " is ", options[group].*member, " in group ", group, ", expected ",
-         options[0].*member, ", that of group 0");
-  }
-}
-
-/// The numbers of AdamW and Lamb.
-template <class Options> static std::vector<Hyperparameter> adam_numbers(Options& options) {
-  return {{"lr", &options.learning_rate},
-          {"beta1", &options.beta1},
-          {"beta2", &options.beta2},
-          {"eps", &options.eps},
-          {"weight_decay", &options.weight_decay}};
-}
-
-template <class Options> static void check_adam(const char* what, const Options& o) {
-  if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1)) {
-    fail(what, ": betas are ", o.beta1, " and ", o.beta2, ", expected both in [0, 1)");
-  }
-  if (!(o.learning_rate >= 0) || !(o.eps >= 0) || !(o.weight_decay >= 0)) {
-    fail(what, ": learning rate, eps and weight decay are ", o.learning_rate, ", ", o.eps, " and ",
-         o.weight_decay, ", expected each at least 0");
-  }
-}
-
-static void check_all(const std::vector<AdamWOptions>& all) {
+void check_all(const std::vector<AdamWOptions>& all) {
   for (const AdamWOptions& o : all) {
     check_adam("adamw", o);
     if (!is_floating(o.moments))
@@ -75,7 +43,7 @@ std::vector<double> AdamW::rates(size_t parameter, int64_t step) const {
   return adamw_rates(numbers_of(parameter, step));
 }
 
-static void check_all(const std::vector<SGDOptions>& all) {
+void check_all(const std::vector<SGDOptions>& all) {
   for (const SGDOptions& options : all) {
     if (!(options.learning_rate >= 0) || !(options.momentum >= 0) || !(options.weight_decay >= 0)) {
       fail("sgd: learning rate, momentum and weight decay are ", options.learning_rate, ", ",
@@ -109,7 +77,7 @@ void SGD::update(const Update& update) {
        decays_[update.parameter] ? options.weight_decay : 0, options.nesterov && has_velocity);
 }
 
-static void check_all(const std::vector<LambOptions>& all) {
+void check_all(const std::vector<LambOptions>& all) {
   check_equal_in_groups("lamb", "offload", all, &LambOptions::offload);
   for (const LambOptions& options : all) check_adam("lamb", options);
 }
@@ -216,44 +184,6 @@ double WarmupCosine::operator()(int64_t step) const {
   if (step >= total) return floor;
   const double way = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
   return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * way));
-}
-
-/// A projection of each group.
-template <class Group, class Projection>
-static auto each(const std::vector<Group>& groups, Projection projection) {
-  return groups | ranges::views::transform(projection) | ranges::to<std::vector>();
-}
-
-template <class Self, class Options>
-GroupedOptimizer<Self, Options>::GroupedOptimizer(std::vector<ParameterGroup<Options>> groups,
-                                                  Options defaults)
-    : Optimizer(each(groups, &ParameterGroup<Options>::parameters),
-                each(groups, [](const auto& group) { return group.options.learning_rate; })),
-      options_(each(groups, &ParameterGroup<Options>::options)),
-      defaults_(std::move(defaults)) {
-  for (size_t i = 0; i < parameters().size(); ++i) {
-    const DecayPredicate& decays = options_[group_of(i)].decays;
-    decays_.push_back(!decays || decays(parameters()[i]));
-  }
-  check_all(options_);
-}
-
-template <class Self, class Options>
-void GroupedOptimizer<Self, Options>::add_group(ParameterGroup<Options> group) {
-  std::vector<Options> all = options_;
-  all.push_back(group.options);
-  check_all(all);
-  add(std::move(group.parameters), group.options.learning_rate);
-  options_ = std::move(all);
-  for (size_t i = decays_.size(); i < parameters().size(); ++i) {
-    const DecayPredicate& decays = group.options.decays;
-    decays_.push_back(!decays || decays(parameters()[i]));
-  }
-}
-
-template <class Self, class Options>
-std::vector<Hyperparameter> GroupedOptimizer<Self, Options>::numbers(size_t group) {
-  return weft::hyperparameters(options_[group]);
 }
 
 template class GroupedOptimizer<AdamW, AdamWOptions>;

@@ -8,7 +8,6 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
-#include "weft/extend/module_sharder.h"
 #include "weft/extend/views.h"
 #include "weft/graph.h"
 #include "weft/ops/factories.h"
@@ -68,7 +67,7 @@ Optimizer::Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& pa
 }
 
 std::unique_ptr<Optimizer> Optimizer::copy_for(const std::vector<ParameterPtr>&) {
-  fail("copy_for: this optimizer cannot be copied, expected AdamW, SGD or Lamb; make another one ",
+  fail("copy_for: this optimizer cannot be copied, expected a built-in one; make another one ",
        "and load_state_dict() into it");
 }
 
@@ -114,60 +113,6 @@ void Optimizer::set_learning_rate(size_t group, double learning_rate) {
 
 void Optimizer::set_learning_rate(double learning_rate) {
   learning_rates_.assign(groups(), learning_rate);
-}
-
-void Optimizer::make_state() {
-  std::vector<ParameterState>& made = runs_->state;
-  const std::vector<std::string> names = moments();
-  if (state_.size() == parameters_.size() && made.size() >= names.size()) return;
-  for (const NamedParameter& named : parameters_) {
-    if (!named.parameter->is_materialized()) {
-      fail("optimizer: parameter ", named.name(),
-           " has no memory, expected some; call materialize first");
-    }
-    ModuleSharder::lazy_init(*named.parameter);
-  }
-  // A group that was added, or an option that was set, may need more than there is.
-  std::vector<ParameterState> all = made;
-  const std::vector<NamedParameter> added(
-      parameters_.begin() + static_cast<ptrdiff_t>(state_.size()), parameters_.end());
-  for (size_t m = 0; m < std::max(names.size(), all.size()); ++m) {
-    const bool is_new = m == all.size();
-    if (is_new) all.emplace_back();
-    if (!is_new && added.empty()) continue;
-    const std::string what = concat("state ", m < names.size() ? names[m] : concat(m));
-    ParameterState more = new_state(offload(), what, is_new ? parameters_ : added, moment_dtype());
-    std::ranges::move(more.tensors, std::back_inserter(all[m].tensors));
-    all[m].added.push_back(more.file);
-  }
-  made = std::move(all);
-  state_.assign(parameters_.size(), {});
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    for (const ParameterState& moment : made) state_[i].push_back(moment.tensors[i]);
-  }
-  runs_->runs.clear();
-  runs_->with_gradient.clear();
-}
-
-const Tensors& Optimizer::state(size_t parameter) {
-  if (parameter >= parameters_.size()) {
-    fail("optimizer: parameter is ", parameter, ", expected one below ", parameters_.size());
-  }
-  make_state();
-  return state_[parameter];
-}
-
-void Optimizer::copy_state(const Optimizer& other) {
-  if (other.state_.empty()) return;
-  make_state();
-  const NoGrad no_grad;
-  // Either may lack what a group that was added, or an option that was set, needs.
-  for (size_t i = 0; i < other.state_.size(); ++i) {
-    for (size_t m = 0; m < std::min(state_[i].size(), other.state_[i].size()); ++m) {
-      const Tensor from = in_memory(other.state_[i][m]);
-      rests_on_disk(state_[i][m]) ? write_to_disk(state_[i][m], from) : copy_(state_[i][m], from);
-    }
-  }
 }
 
 void Optimizer::zero_grad() {
@@ -315,7 +260,9 @@ void Optimizer::fill_rates(const Tensor& all, const std::vector<std::vector<size
 Optimizer::Update Optimizer::update_of_run(size_t number, const Tensor& gradient_scale) {
   const Run& run = runs_->runs[number];
   Tensors state;
-  for (const ParameterState& moment : runs_->state) state.push_back(flat(moment.tensors, run));
+  for (const ParameterState& moment : runs_->state) {
+    if (moment.tensors[run[0]]) state.push_back(flat(moment.tensors, run));
+  }
   return {flat(runs_->values, run),
           flat(runs_->gradients, run),
           std::move(state),

@@ -24,6 +24,7 @@ static uintptr_t place_of(const Tensor& tensor) {
 }
 
 static bool follows(const Tensor& before, const Tensor& after) {
+  if (!before || !after) return !before && !after;
   if (before.storage().get() != after.storage().get() || before.dtype() != after.dtype()) {
     return false;
   }

@@ -8,6 +8,7 @@
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops/shapes.h"
+#include "weft/ops/updates.h"
 
 namespace weft {
 
@@ -77,6 +78,21 @@ static const Op sgd_momentum_op = register_sgd(
 static const Op sgd_op =
     register_sgd("sgd_", "..., ..., . ->", {0},
                  {.shapes = {{5, 7}, {5, 7}, {}}, .attributes = {.values = {0.1, 0, 0.01, 0}}});
+
+/// operands: parameter, m, gradient, gradient scale; values: LionNumbers.
+static const Op lion_op = register_op({
+    .name = "lion_",
+    .rule = "..., ..., ..., . ->",
+    .forward =
+        [](const Call& c) {
+          lion(c.in(0), c.in(1), DenseBlock::of(c.in(2)),
+               unpack<LionNumbers>(c.attributes().values), &c.in(3));
+        },
+    .writes = {0, 1},
+    .differentiable = false,
+    .samples = {{.shapes = {{5, 7}, {5, 7}, {5, 7}, {}},
+                 .attributes = {.values = {0.1, 0.9, 0.99, 0.1}}}},
+});
 
 static const Op scale_op = register_op({
     .name = "scale_",
@@ -151,6 +167,15 @@ void sgd_(const Tensor& parameter, const Tensor& velocity, const Tensor& gradien
   const Attributes numbers{.values = pack_values(step)};
   velocity ? sgd_momentum_op({parameter, velocity, gradient, scale}, numbers)
            : sgd_op({parameter, gradient, scale}, numbers);
+}
+
+void lion_(const Tensor& parameter, const Tensor& m, const Tensor& gradient,
+           const Tensor& gradient_scale, const LionStep& step) {
+  check_shapes("lion_", parameter, m, "m");
+  check_shapes("lion_", parameter, gradient, "the gradient");
+  NoGrad no_grad;
+  lion_op({parameter, m, gradient, factor_of("lion_", gradient_scale)},
+          {.values = pack_values(step)});
 }
 
 void scale_(const Tensor& a, const Tensor& b) {

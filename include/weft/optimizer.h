@@ -19,6 +19,7 @@
 namespace weft {
 
 struct ParameterRuns;
+struct ParameterState;
 
 /// Parameters of an optimizer that share one set of options.
 template <class Options> struct ParameterGroup {
@@ -76,8 +77,9 @@ class WEFT_API Optimizer : NotCopied {
 
   /// The trainable parameters among those given.
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
-  /// State of a parameter, in the parameter's layout: tensors named by `moments()`. Made, as zeros,
-  /// by the first call or step; change it in place only.
+  /// State of a parameter, in the parameter's layout unless its class states another: tensors named
+  /// by `moments()`, or by the first of them. Made, as zeros, by the first call or step; change it
+  /// in place only.
   const Tensors& state(size_t parameter);
   virtual std::vector<std::string> moments() const = 0;
   /// Number of updates that a parameter has had.
@@ -128,6 +130,16 @@ class WEFT_API Optimizer : NotCopied {
   virtual int kind_of(size_t parameter) const = 0;
   /// Dtype of the state, except that of f64 parameters, which is f64.
   virtual DType moment_dtype() const { return f32; }
+  /// Shape, dtype and layout of a tensor of the state.
+  struct StateSpec {
+    Shape shape;
+    DType dtype;
+    Sharding sharding;
+    bool operator==(const StateSpec&) const = default;
+  };
+  /// Returns those of one of `moments()`, by default the parameter's with the dtype of the state;
+  /// {} for a parameter that has only the moments before it.
+  virtual std::optional<StateSpec> state_spec(size_t parameter, size_t moment) const;
   /// Returns the numbers that differ from one update of a parameter to the next, for updates that a
   /// Graph records and replays; {} when only the learning rate can change. The default throws
   /// std::invalid_argument: steps of such an optimizer cannot be recorded.
@@ -137,6 +149,7 @@ class WEFT_API Optimizer : NotCopied {
 
  private:
   void make_state();
+  ParameterState new_moment(size_t first, size_t moment, const std::string& what);
   void find_runs(const std::vector<size_t>& with_gradient);
   Update update_of_run(size_t run, const Tensor& gradient_scale);
   void count(const std::vector<size_t>& updated);

@@ -18,7 +18,7 @@ struct ParameterState;
 /// Returns whether weight decay applies to a parameter.
 using DecayPredicate = std::function<bool(const NamedParameter&)>;
 
-/// The base of AdamW, SGD and Lamb: an optimizer whose groups have options of one type.
+/// The base of the built-in optimizers, whose groups have options of one type.
 template <class Self, class Options> class WEFT_API GroupedOptimizer : public Optimizer {
  public:
   explicit GroupedOptimizer(std::vector<NamedParameter> parameters, Options options = {})
@@ -37,7 +37,16 @@ template <class Self, class Options> class WEFT_API GroupedOptimizer : public Op
  protected:
   std::vector<Hyperparameter> numbers(size_t group) override;
   int kind_of(size_t parameter) const override { return decays_[parameter]; }
-  Tier offload() const override { return options_[0].offload; }
+  Tier offload() const override {
+    if constexpr (requires { options_[0].offload; }) return options_[0].offload;
+    return {};
+  }
+
+  GroupedOptimizer(const GroupedOptimizer& other, const std::vector<ParameterPtr>& parameters)
+      : Optimizer(other, parameters),
+        options_(other.options_),
+        defaults_(other.defaults_),
+        decays_(other.decays_) {}
 
   std::vector<Options> options_;
   Options defaults_;
@@ -46,11 +55,6 @@ template <class Self, class Options> class WEFT_API GroupedOptimizer : public Op
 
  private:
   friend class Optimizer;
-  GroupedOptimizer(const GroupedOptimizer& other, const std::vector<ParameterPtr>& parameters)
-      : Optimizer(other, parameters),
-        options_(other.options_),
-        defaults_(other.defaults_),
-        decays_(other.decays_) {}
 };
 
 struct WEFT_API AdamWOptions {

@@ -14,6 +14,9 @@
 
 namespace weft {
 
+class Ema;
+class LossScaler;
+class NonFinitePolicy;
 class OptimizerKeys;
 
 /// The state of an object, by name: tensors, which share their elements with the object and keep
@@ -30,6 +33,8 @@ WEFT_API StateDict state_dict(const Module& module);
 /// "<option>" of the first parameter's group ("learning_rate" for "lr"), and "<parameter>.<option>"
 /// of each parameter of another group whose option differs.
 WEFT_API StateDict state_dict(Optimizer& optimizer);
+/// The averages, by the parameters' names, and as numbers "decay", as bits, and "updates".
+WEFT_API StateDict state_dict(Ema& ema);
 
 /// Keys that were not loaded, sorted.
 struct SkippedKeys {
@@ -50,6 +55,7 @@ struct SkippedKeys {
 /// options.
 WEFT_API void load_state_dict(Module& module, const StateDict& from);
 WEFT_API void load_state_dict(Optimizer& optimizer, const StateDict& from);
+WEFT_API void load_state_dict(Ema& ema, const StateDict& from);
 /// The same for the tensors of two dicts.
 WEFT_API void load_tensors(const StateDict& to, const StateDict& from);
 /// The same for the keys that both have; gives the others.
@@ -78,6 +84,12 @@ class WEFT_API TrainingState {
   /// Its parameters have their names in the modules that are added, whatever the optimizer was
   /// given; "<module's part>.<name>" where two would have one name.
   void add(const std::string& name, Optimizer& optimizer);
+  /// Its averages have the names that `ema.parameters()` has.
+  void add(const std::string& name, Ema& ema);
+  /// Keys "<part>/scale", as bits, and "<part>/growth_tracker".
+  void add(const std::string& name, LossScaler& scaler);
+  /// Keys "<part>/skipped" and "<part>/in_a_row".
+  void add(const std::string& name, NonFinitePolicy& policy);
   /// Key "<part>/value".
   void add(const std::string& name, const Tensor& tensor);
   void add(const std::string& name, int64_t& number);

@@ -6,8 +6,10 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/ema.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
+#include "weft/loss_scaler.h"
 #include "weft/state_dict.h"
 
 namespace weft::python {
@@ -27,6 +29,12 @@ static void bind_training_state(py::module_& m) {
            py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add_adapters", &TrainingState::add_adapters, py::keep_alive<1, 3>(), "name"_a, "part"_a,
            "Only the adapters of a module; ValueError at a load when rank or alpha differ")
+      .def("add", py::overload_cast<const std::string&, Ema&>(&TrainingState::add),
+           py::keep_alive<1, 3>(), "name"_a, "part"_a)
+      .def("add", py::overload_cast<const std::string&, LossScaler&>(&TrainingState::add),
+           py::keep_alive<1, 3>(), "name"_a, "part"_a)
+      .def("add", py::overload_cast<const std::string&, NonFinitePolicy&>(&TrainingState::add),
+           py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add", py::overload_cast<const std::string&, const Tensor&>(&TrainingState::add),
            "name"_a, "part"_a);
   def(training_state_class, "add_random(name='random')", "The state of this rank's random numbers",
@@ -84,6 +92,9 @@ static void bind_state_dicts(py::module_& m) {
   def(m, "state_dict(part)", "Of a module or an optimizer; its tensors alias. No traffic",
       [](const Module& module) { return state_dict(module); });
   def(m, "state_dict(part)", [](Optimizer& optimizer) { return state_dict(optimizer); });
+  def(m, "state_dict(part)", [](Ema& ema) { return state_dict(ema); });
+  def(m, "load_state_dict(part, state)",
+      [](Ema& ema, const StateDict& from) { load_state_dict(ema, from); });
   const auto bind_load = [&](auto* type) {
     using Part = std::remove_pointer_t<decltype(type)>;
     def(m, "load_state_dict(part, state, *, strict=True)",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/optimizers.h"
+#include "python/bindings/optimizers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,9 +10,6 @@
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/transform.hpp>
 
-#include "python/bindings/bindings.h"
-#include "python/bindings/fields.h"
-#include "python/bindings/modules.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/ops/elementwise.h"
 #include "weft/state_dict.h"
@@ -20,9 +17,6 @@
 namespace weft::python {
 
 namespace {
-
-/// The numbers of a group, by name.
-using NamedNumbers = std::map<std::string, double>;
 
 /// An optimizer whose update is written in Python.
 class WrittenOptimizer : public Optimizer {
@@ -72,108 +66,6 @@ class WrittenOptimizer : public Optimizer {
 };
 
 }  // namespace
-
-/// Notes of schedules, by group.
-using GroupNotes = std::vector<NamedNumbers>;
-
-/// Returns the group in a dict with "params" and options, each of which `set(options, name, value)`
-/// takes if it returns true; notes of schedules go to `notes`.
-template <class Options, class Set>
-static ParameterGroup<Options> group_in(const py::handle& item, size_t number,
-                                        const Options& defaults, const Set& set,
-                                        NamedNumbers& notes) {
-  if (!py::isinstance<py::dict>(item) || !item.contains("params")) {
-    fail_type("parameters: group ", number,
-              " has no \"params\", expected a dict with a list of parameters");
-  }
-  py::object params = item["params"];
-  if (py::isinstance<Parameter>(params)) params = py::make_tuple(params);
-  ParameterGroup<Options> group{named_parameters_of(params), defaults};
-  for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(item)) {
-    const auto name = py::cast<std::string>(key);
-    if (name == "params" || set(group.options, name, value)) continue;
-    if (std::ranges::find(Optimizer::note_names(), name) == Optimizer::note_names().end()) {
-      fail("parameters: option ", in_quotes(name), " of group ", number,
-           " does not exist in this optimizer");
-    }
-    notes[name] = py::cast<double>(value);
-  }
-  return group;
-}
-
-/// Numbers the parameters without names, which `named_parameters_of` counts from 0, on.
-static void count_on(std::vector<NamedParameter>& parameters, size_t before) {
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    std::vector<std::string>& names = parameters[i].names;
-    if (names[0] == concat(i)) names[0] = concat(before + i);
-  }
-}
-
-/// Returns the groups that Python gives: a module, parameters, or dicts of `group_in`.
-template <class Options, class Set>
-static std::vector<ParameterGroup<Options>> groups_of(const py::object& given,
-                                                      const Options& defaults, const Set& set,
-                                                      GroupNotes& notes) {
-  if (!py::isinstance<py::sequence>(given) || py::len(given) == 0 ||
-      !py::isinstance<py::dict>(given[py::int_(0)])) {
-    return {{named_parameters_of(given), defaults}};
-  }
-  std::vector<ParameterGroup<Options>> groups;
-  size_t before = 0;
-  for (const py::handle item : given) {
-    notes.emplace_back();
-    groups.push_back(group_in(item, groups.size(), defaults, set, notes.back()));
-    count_on(groups.back().parameters, before);
-    before += groups.back().parameters.size();
-  }
-  return groups;
-}
-
-template <class Kind>
-static std::unique_ptr<Kind> with_notes(std::unique_ptr<Kind> made, const GroupNotes& notes) {
-  for (size_t group = 0; group < notes.size(); ++group) {
-    for (const auto& [name, value] : notes[group]) made->set(group, name, value);
-  }
-  return made;
-}
-
-/// Adds the group of a dict, with the options that the optimizer was made with.
-template <class Kind, class Set>
-static void add_group(Kind& optimizer, const py::dict& given, const Set& set) {
-  NamedNumbers notes;
-  auto group = group_in(given, optimizer.groups(), optimizer.defaults(), set, notes);
-  size_t before = 0;
-  for (const NamedParameter& named : optimizer.parameters()) {
-    const std::string& name = named.name();
-    const bool is_number = std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
-    if (is_number) before = std::max(before, static_cast<size_t>(std::stoull(name)) + 1);
-  }
-  count_on(group.parameters, before);
-  optimizer.add_group(std::move(group));
-  for (const auto& [name, value] : notes) optimizer.set(optimizer.groups() - 1, name, value);
-}
-
-static bool set_among(const std::vector<Hyperparameter>& numbers, std::string_view name,
-                      double value) {
-  for (const Hyperparameter& number : numbers) {
-    if (number.name != name) continue;
-    number.set(value);
-    return true;
-  }
-  return false;
-}
-
-/// Sets an option of AdamW, SGD or Lamb by its name in PyTorch.
-template <class Options>
-static bool set_option(Options& options, const std::string& name, const py::handle& value) {
-  if constexpr (requires { options.beta1; }) {
-    if (name == "betas") {
-      std::tie(options.beta1, options.beta2) = value.cast<std::pair<double, double>>();
-      return true;
-    }
-  }
-  return set_among(hyperparameters(options), name, value.cast<double>());
-}
 
 /// Sets an option of an optimizer that is written in Python.
 static bool set_number(NamedNumbers& numbers, const std::string& name, const py::handle& value) {
@@ -229,11 +121,6 @@ static void check_parameter(const char* what, const Optimizer& o, size_t paramet
   if (parameter >= number)
     fail(what, ": parameter is ", parameter, ", expected one below ", number);
 }
-
-static constexpr const char* kAddGroup =
-    "Adds a group, a dict with \"params\" and the options that differ from those that the "
-    "optimizer "
-    "was made with; between steps too";
 
 static void bind_base(py::module_& m) {
   py::class_<Optimizer, WrittenOptimizer> bound(
@@ -304,58 +191,10 @@ static void bind_base(py::module_& m) {
       });
 }
 
-/// Binds a built-in optimizer: its constructor takes parameters, and `items`, fields of Options.
-template <class Kind, class Options, class... Items>
-static void bind_optimizer(py::module_& m, const char* name, const char* doc,
-                           const Items&... items) {
-  py::class_<Kind, Optimizer> kind(m, name, doc);
-  const auto make = [](const py::object& parameters, const Options& options) {
-    GroupNotes notes;
-    auto groups = groups_of(parameters, options, set_option<Options>, notes);
-    return with_notes(std::make_unique<Kind>(std::move(groups), options), notes);
-  };
-  bind_constructor<Options, py::object>(kind, make, "parameters"_a, items...);
-  kind.def(
-      "add_param_group",
-      [](Kind& o, const py::dict& group) { add_group(o, group, set_option<Options>); },
-      "param_group"_a, kAddGroup);
-}
-
-static Tier offload_in(const std::variant<bool, std::string>& given) {
-  return tier_from("optimizer: offload", given);
-}
-
-static void bind_kinds(py::module_& m) {
-  using A = AdamWOptions;
-  using S = SGDOptions;
-  using L = LambOptions;
-  const py::arg_v decays = "decays"_a = py::none(), offload = "offload"_a = false;
-  bind_optimizer<AdamW, A>(
-      m, "AdamW", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
-      option("lr", &A::learning_rate), betas_of<A>(), option("eps", &A::eps),
-      option("weight_decay", &A::weight_decay), py::kw_only(),
-      converted(decays, &A::decays, function_of_parameter<bool>), option("moments", &A::moments),
-      converted(offload, &A::offload, offload_in),
-      "parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts "
-      "with \"params\" and the options that differ from those given here. decays(name, parameter) "
-      "returns whether weight decay applies (to all unless given). moments: the dtype of m and v. "
-      "offload: True keeps them in pinned memory of the host, \"disk:DIR\" in files without a name "
-      "in DIR");
-  bind_optimizer<SGD, S>(m, "SGD", "Stochastic gradient descent, with momentum",
-                         option("lr", &S::learning_rate), option("momentum", &S::momentum),
-                         option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
-                         py::kw_only(), converted(decays, &S::decays, function_of_parameter<bool>),
-                         converted(offload, &S::offload, offload_in));
-  bind_optimizer<Lamb, L>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
-                          option("lr", &L::learning_rate), betas_of<L>(), option("eps", &L::eps),
-                          option("weight_decay", &L::weight_decay), py::kw_only(),
-                          converted(decays, &L::decays, function_of_parameter<bool>),
-                          converted(offload, &L::offload, offload_in));
-}
-
 void bind_optimizers(py::module_& m) {
   bind_base(m);
-  bind_kinds(m);
+  bind_optimizer_kinds(m);
+  bind_training_parts(m);
   using C = WarmupCosine;
   bind_options<C>(
       m, "WarmupCosine",

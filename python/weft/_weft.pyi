@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['AdamW', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -3875,6 +3875,30 @@ class AdamW(Optimizer):
         """
         Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
         """
+class Adam(Optimizer):
+    """
+    Adam (Kingma and Ba, 2015), whose weight decay is part of the gradient
+    """
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.0, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool | str = False) -> None:
+        """
+        The arguments are those of AdamW
+        """
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
+class Lion(Optimizer):
+    """
+    Evolved sign momentum (Chen et al., 2023): steps by signs, one moment
+    """
+    def __init__(self, parameters: typing.Any, lr: float = 0.0001, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, *, decays: typing.Any = None, moments: DType | str = ..., offload: builtins.bool | str = False) -> None:
+        """
+        The arguments are those of AdamW; rates are 3 to 10 times smaller
+        """
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
 class SGD(Optimizer):
     """
     Stochastic gradient descent, with momentum
@@ -3895,6 +3919,117 @@ class Lamb(Optimizer):
         """
         Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
         """
+class Muon(Optimizer):
+    """
+    Momentum orthogonalized by a Newton-Schulz iteration (Jordan et al., 2024), as torch.optim.Muon; AdamW for what is no matrix inside the model. Each matrix is iterated by one rank of its mesh
+    """
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: builtins.bool = True, ns_coefficients: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"] = [3.4445, -4.775, 2.0315], eps: float = 1e-07, ns_steps: float = 5.0, adjust_lr_fn: str | None = None, *, ns_dtype: DType | str = ..., is_matrix: typing.Any = None, betas: tuple[float, float] = (0.9, 0.95), adam_eps: float = 1e-08, decays: typing.Any = None) -> None:
+        """
+        parameters and decays as in AdamW. adjust_lr_fn: 'original', 'match_rms_adamw', with which rates of AdamW fit, or 'spectral_unclamped'. ns_dtype: of the iteration and of what travels for it. is_matrix(name, parameter): False for those of 2 dims that AdamW updates with betas and adam_eps (embeddings and heads, by their names, unless given)
+        """
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
+class AdamW8bit(Optimizer):
+    """
+    AdamW whose moments have 8 bits an element and a scale for 128 elements of a row; their bits do not depend on the layout
+    """
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, least_elements: float = 4096.0) -> None:
+        """
+        The arguments are those of AdamW. least_elements: smaller parameters, and vectors, have moments of float32
+        """
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
+class Ema:
+    """
+    Averages of parameters over the steps of a run: average = decay * average + (1 - decay) * parameter; the first update copies. In float32, laid out as the parameters
+    """
+    decay: float
+    def __init__(self, parameters: typing.Any, decay: float = 0.999) -> None:
+        """
+        parameters: a module, its named_parameters() or parameters()
+        """
+    def applied(self) -> _AppliedEma:
+        """
+        `with ema.applied():` the parameters are their averages inside
+        """
+    def update(self) -> None:
+        """
+        Takes the parameters as they are now, after an optimizer's step
+        """
+    @property
+    def averages(self) -> list[Tensor]:
+        """
+        By parameter, in the order of `names`
+        """
+    @property
+    def names(self) -> list[str]:
+        """
+        Names of the parameters
+        """
+    @property
+    def updates(self) -> int:
+        """
+        Number of updates
+        """
+class _AppliedEma:
+    def __enter__(self) -> None:
+        ...
+    def __exit__(self, *args) -> None:
+        ...
+class LossScaler:
+    """
+    Scales a loss so that gradients of float16 neither vanish nor overflow; GradScaler has PyTorch's methods
+    """
+    def __init__(self, init_scale: float = 65536.0, growth_factor: float = 2.0, backoff_factor: float = 0.5, growth_interval: int = 2000, enabled: builtins.bool = True) -> None:
+        ...
+    def _set(self, arg0: float, arg1: int) -> None:
+        ...
+    def get_scale(self) -> float:
+        ...
+    def scale(self, loss: Tensor) -> Tensor:
+        ...
+    def step(self, optimizer: Optimizer, norm: Tensor, clip: Tensor | None = None) -> builtins.bool:
+        """
+        The optimizer's step with the gradients divided by the scale, and times clip, unless norm, that of the scaled gradients, is infinite or NaN; changes the scale. Returns whether there was a step
+        """
+    def unscaled(self, norm: Tensor) -> Tensor:
+        ...
+    def update(self, is_finite: builtins.bool) -> None:
+        ...
+    @property
+    def _options(self) -> tuple[float, float, int, builtins.bool]:
+        ...
+    @property
+    def growth_tracker(self) -> int:
+        ...
+class NonFinitePolicy:
+    """
+    Skips and counts steps whose gradients are not finite, and stops after several in a row
+    """
+    def __init__(self, stop_after: int = 10) -> None:
+        """
+        0: never
+        """
+    def admits(self, norm: float) -> builtins.bool:
+        """
+        Returns whether to make a step with this norm of the gradients; RuntimeError at the last of stop_after in a row that are not finite
+        """
+    @property
+    def in_a_row(self) -> int:
+        ...
+    @property
+    def skipped(self) -> int:
+        ...
+class Schedule:
+    """
+    A learning rate by step, counted from 0
+    """
+    def __call__(self, step: int) -> float:
+        ...
 class WarmupCosine:
     """
     A learning rate by step, counted from 0: it grows evenly to `peak`, reached after `warmup` steps, and falls along half a cosine to `floor`, reached at step `total` and kept
@@ -4288,6 +4423,15 @@ class TrainingState:
         """
     @typing.overload
     def add(self, name: str, part: Optimizer) -> None:
+        ...
+    @typing.overload
+    def add(self, name: str, part: Ema) -> None:
+        ...
+    @typing.overload
+    def add(self, name: str, part: LossScaler) -> None:
+        ...
+    @typing.overload
+    def add(self, name: str, part: NonFinitePolicy) -> None:
         ...
     @typing.overload
     def add(self, name: str, part: Tensor) -> None:
@@ -5536,6 +5680,12 @@ def linspace(start: float, stop: float, num: int, *, endpoint: builtins.bool = T
     """
     `num` evenly spaced numbers from start to stop, which is included with `endpoint`; float32 by default. ValueError when num is negative
     """
+def lion_(parameter: typing.Any, m: Tensor, gradient: Tensor, gradient_scale: Tensor, *, lr: float = 0.0001, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0) -> None:
+    """
+    One Lion step (Chen et al., 2023), in place on parameter and m; the gradient counts times the one element of gradient_scale
+    
+    Rule: ..., ..., ..., . ->
+    """
 def list_checkpoints(directory: str) -> list[str]:
     """
     Newest first
@@ -5556,6 +5706,9 @@ def load_peft(model: Module, directory: str) -> None:
     """
     Fills the adapters from such files; a model without adapters gets those of the files. ValueError, before anything is changed, names what does not fit
     """
+@typing.overload
+def load_state_dict(part: Ema, state: StateDict) -> None:
+    ...
 @typing.overload
 def load_state_dict(part: Module, state: StateDict, *, strict: builtins.bool = True) -> SkippedKeys:
     """
@@ -5803,6 +5956,10 @@ def negative(x: Tensor) -> Tensor:
 def newest_complete_checkpoint(directory: str, world: Communicator | None = None) -> str:
     """
     By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, get what the first one finds: each might find another one while a job saves
+    """
+def newton_schulz(m: Tensor, steps: int = 5, coefficients: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"] = [3.4445, -4.775, 2.0315], eps: float = 1e-07) -> Tensor:
+    """
+    Orthogonalizes a matrix of one rank as a step of Muon does
     """
 def next_probabilities(logits: collections.abc.Sequence[float], seen: collections.abc.Sequence[int] = [], *, temperature: float = 0.7, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0, repetition_penalty: float = 1.0) -> list[float]:
     """
@@ -6074,6 +6231,14 @@ def scatter_reduce(x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str,
     """
     x with element index[.., i, ..] along `dim` combined with src[.., i, ..]: the sum, prod, mean, amax or amin of them; of x too if include_self
     """
+def schedule_named(name: str, peak: float = 0.001, warmup: int = 0, total: int = 1, floor: float = 0.0, *, from_zero: builtins.bool = True, cosine_cycles: float = 0.5, restarts: int = 1, power: float = 1.0, decay: int = 0, decay_type: str = 'cosine', timescale: int = 0, rising: float = 0.3, first_divisor: float = 25.0, last_divisor: float = 10000.0) -> Schedule:
+    """
+    The schedule of that name (see schedule_names()), with the rates of transformers.get_scheduler: warm-up to `peak`, then a fall to `floor` at step `total`. from_zero=False: the first rate is peak / warmup, not 0
+    """
+def schedule_names() -> list[str]:
+    """
+    The names that schedule_named takes
+    """
 def searchsorted(x1: Tensor, x2: Tensor, *, side: str = 'left', sorter: Tensor | None = None) -> Tensor:
     """
     The positions at which the elements of x2 would be inserted into the sorted x1 [n] (sorted by the indices `sorter` if given), before or after equal elements by `side`: int64, with the shape of x2. x1 [.., n] has a row for each row of x2 [.., m]
@@ -6213,6 +6378,9 @@ def state_dict(part: Module) -> StateDict:
     """
 @typing.overload
 def state_dict(part: Optimizer) -> StateDict:
+    ...
+@typing.overload
+def state_dict(part: Ema) -> StateDict:
     ...
 def std(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, *, correction: float = 0.0, keepdims: builtins.bool = False) -> Tensor:
     """

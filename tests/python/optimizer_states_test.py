@@ -23,6 +23,9 @@ LAYOUTS = {
 KINDS = {
     "AdamW": {"weight_decay": 0.1},
     "Adam": {"eps": 1e-4},
+    "Adam, decay": {"weight_decay": 0.1},
+    "Lion": {"weight_decay": 0.1},
+    "Muon": {"ns_dtype": "f32", "ns_steps": 3},
     "SGD": {"momentum": 0.9, "nesterov": True},
     "SGD, plain": {},
     "Lamb": {"weight_decay": 0.1},
@@ -136,7 +139,7 @@ def test_a_whole_state_goes_on_sharded(layout, kind):
 
 
 @pytest.mark.parametrize("layout", ["full_shard", "hsdp", "tp", "fsdp over tp"])
-@pytest.mark.parametrize("kind", ["AdamW", "Adam", "SGD", "SGD, plain"])
+@pytest.mark.parametrize("kind", ["AdamW", "Adam", "Adam, decay", "SGD", "SGD, plain"])
 def test_a_state_of_pytorch_goes_on_sharded(layout, kind):
     torch = pytest.importorskip("torch")
     _, values = _model()

@@ -5,28 +5,55 @@ import copy
 from collections.abc import Mapping, MutableMapping
 
 from weft import _arguments, _array_api, _weft
-from weft._weft import SGD, AdamW, Lamb, Optimizer, WarmupCosine
+from weft._weft import (
+    SGD,
+    Adam,
+    AdamW,
+    AdamW8bit,
+    Ema,
+    Lamb,
+    Lion,
+    LossScaler,
+    Muon,
+    NonFinitePolicy,
+    Optimizer,
+    Schedule,
+    WarmupCosine,
+    newton_schulz,
+    schedule_named,
+    schedule_names,
+)
 from weft.optim import lr_scheduler
+from weft.optim._groups import get_scheduler, groups, no_decay
+from weft.optim._scaler import GradScaler
 
-__all__ = ["Adam", "AdamW", "Lamb", "Optimizer", "SGD", "WarmupCosine", "lr_scheduler"]
+__all__ = [
+    "Adam",
+    "AdamW",
+    "AdamW8bit",
+    "Ema",
+    "GradScaler",
+    "Lamb",
+    "Lion",
+    "LossScaler",
+    "Muon",
+    "NonFinitePolicy",
+    "Optimizer",
+    "SGD",
+    "Schedule",
+    "WarmupCosine",
+    "get_scheduler",
+    "groups",
+    "lr_scheduler",
+    "newton_schulz",
+    "no_decay",
+    "schedule_named",
+    "schedule_names",
+]
 
-_TORCH_MOMENTS = {"exp_avg": "m", "exp_avg_sq": "v", "momentum_buffer": "velocity"}
+_TORCH_MOMENTS = {"exp_avg": "m", "exp_avg_sq": "v"}
 #: Options of PyTorch's groups that change what a step computes, with the values that weft has.
 _TORCH_OPTIONS = {"amsgrad": False, "maximize": False, "dampening": 0}
-
-
-class Adam(AdamW):
-    """AdamW without weight decay; decay that is added to the gradients is not supported."""
-
-    def __init__(
-        self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0, **options
-    ):
-        if weight_decay:
-            raise ValueError(
-                f"adam: weight_decay is {weight_decay}, expected 0; AdamW decays "
-                "without the gradients"
-            )
-        super().__init__(parameters, lr, betas, eps, 0.0, **options)
 
 
 class _Group(MutableMapping):
@@ -106,8 +133,8 @@ def _check_groups(self, groups):
     for group in groups:
         options = dict(_TORCH_OPTIONS)
         # PyTorch's Adam adds the decay to the gradients, unless told not to.
-        if isinstance(self, AdamW) and group.get("weight_decay", 0) != 0:
-            options["decoupled_weight_decay"] = True
+        if isinstance(self, (Adam, AdamW)) and group.get("weight_decay", 0) != 0:
+            options["decoupled_weight_decay"] = isinstance(self, AdamW)
         for name, own in options.items():
             if group.get(name, own) != own:
                 raise ValueError(
@@ -118,7 +145,8 @@ def _check_groups(self, groups):
 
 def _taken(self, i, entry):
     """(tensor of parameter i's state, its new elements): those that the entry lacks are 0."""
-    moments = {_TORCH_MOMENTS.get(key, key): value for key, value in entry.items()}
+    names = {**_TORCH_MOMENTS, "momentum_buffer": "m" if isinstance(self, Muon) else "velocity"}
+    moments = {names.get(key, key): value for key, value in entry.items()}
     moments = {key: value for key, value in moments.items() if value is not None and key != "step"}
     for name in moments.keys() - set(self.moments):
         raise ValueError(

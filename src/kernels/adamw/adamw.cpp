@@ -49,6 +49,18 @@ template <class C> struct SgdElement {
   }
 };
 
+template <class C> struct LionElement {
+  C rate, decay, beta1, of_gradient1, beta2, of_gradient2, grad_factor;
+
+  WEFT_FN void operator()(C& p, C& m, C g) const {
+    const C scaled = g * grad_factor;
+    const C way = m * beta1 + scaled * of_gradient1;
+    const C sign = way > C(0) ? C(1) : way < C(0) ? C(-1) : way;  // NaN stays
+    p = p * decay - rate * sign;
+    m = m * beta2 + scaled * of_gradient2;
+  }
+};
+
 template <class C> AdamWElement<C> element_of(const AdamWNumbers& options) {
   AdamWElement<C> element{};
   element.of_gradient = static_cast<C>(1 - options.beta1);
@@ -65,6 +77,16 @@ template <class C> SgdElement<C> element_of(const Sgd& options) {
           static_cast<C>(options.weight_decay),
           static_cast<C>(options.nesterov),
           static_cast<C>(options.nesterov ? options.momentum : 1),
+          C(1)};
+}
+
+template <class C> LionElement<C> element_of(const LionNumbers& options) {
+  return {static_cast<C>(options.learning_rate),
+          static_cast<C>(1 - options.learning_rate * options.weight_decay),
+          static_cast<C>(options.beta1),
+          static_cast<C>(1 - options.beta1),
+          static_cast<C>(options.beta2),
+          static_cast<C>(1 - options.beta2),
           C(1)};
 }
 
@@ -349,6 +371,14 @@ void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const Memory
     fail("sgd: velocity is missing, expected one for momentum");
   visit_compute_floating("sgd", parameter.dtype, [&]<class C>(Type<C>) {
     take_step<C>(element_of<C>(options), {&parameter, &velocity, &grad}, grad_factor, nullptr);
+  });
+}
+
+void lion(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& grad,
+          const LionNumbers& options, const MemoryBlock* grad_factor) {
+  for (const MemoryBlock* block : {&m, &grad}) check_step("lion", parameter, *block);
+  visit_compute_floating("lion", parameter.dtype, [&]<class C>(Type<C>) {
+    take_step<C>(element_of<C>(options), {&parameter, &m, &grad}, grad_factor, nullptr);
   });
 }
 

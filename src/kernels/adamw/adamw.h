@@ -44,4 +44,15 @@ struct Sgd {
 void sgd(const MemoryBlock& parameter, const MemoryBlock& velocity, const MemoryBlock& grad,
          const Sgd& options, const MemoryBlock* grad_factor = nullptr);
 
+/// Lion of Chen et al. (2023), algorithm 2.
+struct LionNumbers {
+  double learning_rate = 1e-4;
+  double beta1 = 0.9, beta2 = 0.99;
+  double weight_decay = 0;
+};
+
+/// The same for Lion.
+void lion(const MemoryBlock& parameter, const MemoryBlock& m, const MemoryBlock& grad,
+          const LionNumbers& options, const MemoryBlock* grad_factor = nullptr);
+
 }  // namespace weft

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "python/bindings/optimizers.h"
+#include "weft/adam.h"
+#include "weft/adamw8bit.h"
+#include "weft/lion.h"
+#include "weft/muon.h"
+#include "weft/ops/updates.h"
+
+namespace weft::python {
+
+static Tier offload_in(const std::variant<bool, std::string>& given) {
+  return tier_from("optimizer: offload", given);
+}
+
+static void bind_usual_kinds(py::module_& m) {
+  using A = AdamWOptions;
+  using B = AdamOptions;
+  using I = LionOptions;
+  using S = SGDOptions;
+  using L = LambOptions;
+  const py::arg_v decays = "decays"_a = py::none(), offload = "offload"_a = false;
+  bind_optimizer<AdamW, A>(
+      m, "AdamW", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
+      option("lr", &A::learning_rate), betas_of<A>(), option("eps", &A::eps),
+      option("weight_decay", &A::weight_decay), py::kw_only(),
+      converted(decays, &A::decays, function_of_parameter<bool>), option("moments", &A::moments),
+      converted(offload, &A::offload, offload_in),
+      "parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts "
+      "with \"params\" and the options that differ from those given here. decays(name, parameter) "
+      "returns whether weight decay applies (to all unless given). moments: the dtype of m and v. "
+      "offload: True keeps them in pinned memory of the host, \"disk:DIR\" in files without a name "
+      "in DIR");
+  bind_optimizer<Adam, B>(
+      m, "Adam", "Adam (Kingma and Ba, 2015), whose weight decay is part of the gradient",
+      option("lr", &B::learning_rate), betas_of<B>(), option("eps", &B::eps),
+      option("weight_decay", &B::weight_decay), py::kw_only(),
+      converted(decays, &B::decays, function_of_parameter<bool>), option("moments", &B::moments),
+      converted(offload, &B::offload, offload_in), "The arguments are those of AdamW");
+  bind_optimizer<Lion, I>(
+      m, "Lion", "Evolved sign momentum (Chen et al., 2023): steps by signs, one moment",
+      option("lr", &I::learning_rate), betas_of<I>(), option("weight_decay", &I::weight_decay),
+      py::kw_only(), converted(decays, &I::decays, function_of_parameter<bool>),
+      option("moments", &I::moments), converted(offload, &I::offload, offload_in),
+      "The arguments are those of AdamW; rates are 3 to 10 times smaller");
+  bind_optimizer<SGD, S>(m, "SGD", "Stochastic gradient descent, with momentum",
+                         option("lr", &S::learning_rate), option("momentum", &S::momentum),
+                         option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
+                         py::kw_only(), converted(decays, &S::decays, function_of_parameter<bool>),
+                         converted(offload, &S::offload, offload_in));
+  bind_optimizer<Lamb, L>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
+                          option("lr", &L::learning_rate), betas_of<L>(), option("eps", &L::eps),
+                          option("weight_decay", &L::weight_decay), py::kw_only(),
+                          converted(decays, &L::decays, function_of_parameter<bool>),
+                          converted(offload, &L::offload, offload_in));
+}
+
+static void bind_muon(py::module_& m) {
+  using M = MuonOptions;
+  const py::arg_v decays = "decays"_a = py::none(), is_matrix = "is_matrix"_a = py::none();
+  const auto coefficients = field<std::array<double, 3>>(
+      "ns_coefficients"_a = M().coefficients,
+      [](M& all, const std::array<double, 3>& given) { all.coefficients = given; });
+  const auto rate = field<std::optional<std::string>>(
+      "adjust_lr_fn"_a = py::none(),
+      [](M& all, const std::optional<std::string>& given) { all.rate = muon_rate_of(given); });
+  bind_optimizer<Muon, M>(
+      m, "Muon",
+      "Momentum orthogonalized by a Newton-Schulz iteration (Jordan et al., 2024), as "
+      "torch.optim.Muon; AdamW for what is no matrix inside the model. Each matrix is iterated by "
+      "one rank of its mesh",
+      option("lr", &M::learning_rate), option("weight_decay", &M::weight_decay),
+      option("momentum", &M::momentum), option("nesterov", &M::nesterov), coefficients,
+      option("eps", &M::eps), option("ns_steps", &M::steps), rate, py::kw_only(),
+      option("ns_dtype", &M::iterates_in),
+      converted(is_matrix, &M::is_matrix, function_of_parameter<bool>), betas_of<M>(),
+      option("adam_eps", &M::adam_eps), converted(decays, &M::decays, function_of_parameter<bool>),
+      "parameters and decays as in AdamW. adjust_lr_fn: 'original', 'match_rms_adamw', with which "
+      "rates of AdamW fit, or 'spectral_unclamped'. ns_dtype: of the iteration and of what travels "
+      "for it. is_matrix(name, parameter): False for those of 2 dims that AdamW updates with betas "
+      "and adam_eps (embeddings and heads, by their names, unless given)");
+  bind_optimizer<AdamW8bit, AdamW8bitOptions>(
+      m, "AdamW8bit",
+      "AdamW whose moments have 8 bits an element and a scale for 128 elements of a row; their "
+      "bits do not depend on the layout",
+      option("lr", &AdamW8bitOptions::learning_rate), betas_of<AdamW8bitOptions>(),
+      option("eps", &AdamW8bitOptions::eps),
+      option("weight_decay", &AdamW8bitOptions::weight_decay), py::kw_only(),
+      converted(decays, &AdamW8bitOptions::decays, function_of_parameter<bool>),
+      option("least_elements", &AdamW8bitOptions::least_elements),
+      "The arguments are those of AdamW. least_elements: smaller parameters, and vectors, have "
+      "moments of float32");
+  m.def("newton_schulz", &newton_schulz, Released(), "m"_a, "steps"_a = 5,
+        "coefficients"_a = M().coefficients, "eps"_a = 1e-7,
+        "Orthogonalizes a matrix of one rank as a step of Muon does");
+}
+
+static void bind_lion(py::module_& m) {
+  using Step = LionStep;
+  const auto lion = [](const py::object& parameter, const Tensor& mean, const Tensor& gradient,
+                       const Tensor& scale, const Step& step) {
+    changed(parameter, [&](const Tensor& x) { lion_(x, mean, gradient, scale, step); });
+  };
+  bind_with_fields<Step, py::object, Tensor, Tensor, Tensor>(
+      m, "lion_", lion, "parameter"_a, "m"_a, "gradient"_a, "gradient_scale"_a, py::kw_only(),
+      option("lr", &Step::learning_rate), betas_of<Step>(),
+      option("weight_decay", &Step::weight_decay),
+      with_rule("lion_",
+                "One Lion step (Chen et al., 2023), in place on parameter and m; the gradient "
+                "counts times the one element of gradient_scale"));
+}
+
+void bind_optimizer_kinds(py::module_& m) {
+  bind_lion(m);
+  bind_usual_kinds(m);
+  bind_muon(m);
+}
+
+}  // namespace weft::python
