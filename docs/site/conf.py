@@ -14,6 +14,8 @@ myst_enable_extensions = ["colon_fence", "attrs_inline"]
 myst_heading_anchors = 4
 # Generated pages hold names of types as the headers write them.
 nitpicky = False
+# A name of an annotation that several modules have is not a mistake of a page.
+suppress_warnings = ["ref.python"]
 html_theme = "furo"
 html_title = "weft " + release
 html_static_path = [os.path.join(os.path.dirname(__file__), "static")]
