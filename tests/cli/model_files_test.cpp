@@ -25,7 +25,8 @@ class ModelFiles : public testing::Test {
     scratch_.write("model/generation_config.json", R"({"eos_token_id":[2,3]})");
     std::string text;
     for (int i = 0; i < 200; ++i) text += "A LINE OF TEXT\n";
-    train_ = "train --data " + scratch_.write("text.txt", text) + " --batch 2 --seq 8 --steps ";
+    train_ = "train --tokenizer bytes --data " + scratch_.write("text.txt", text) +
+             " --batch 2 --seq 8 --steps ";
   }
   /// The export of a run in `run` has what the model had.
   void expect_exported(const std::string& run) {
