@@ -42,7 +42,7 @@ class DocumentReader {
 };
 
 /// Marks the tokens of `text`, whose ids are `ids`, that overlap bytes [begin, end) of a span.
-/// Spans ascend. std::invalid_argument when a token boundary near a span is not found.
+/// Spans ascend.
 std::vector<uint8_t> marked(const Tokenizer& tokenizer, std::string_view text,
                             const std::vector<int64_t>& ids,
                             const std::vector<std::pair<size_t, size_t>>& spans);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "data/rows/order.h"
 #include "weft/error.h"
@@ -37,21 +38,29 @@ int64_t Mixture::rows_before(size_t source, int64_t block) const {
                               kShareBits);
 }
 
-std::pair<size_t, int64_t> Mixture::at(int64_t index) const {
-  const int64_t block = index / kMixed, place = index % kMixed;
-  std::vector<int64_t> firsts;
+std::vector<Mixture::Place> Mixture::places_of(int64_t block) const {
+  std::vector<int64_t> firsts, numbers;
   for (size_t source = 0; source <= ends_.size(); ++source) {
-    firsts.push_back(rows_before(source, block + 1) - rows_before(source, block));
+    const int64_t before = rows_before(source, block);
+    firsts.push_back(rows_before(source, block + 1) - before);
+    if (source > 0) numbers.push_back(before - rows_before(source - 1, block));
   }
   const uint64_t key = scrambled(scrambled(~seed_) ^ static_cast<uint64_t>(block));
-  const auto source_at = [&](int64_t at) {
-    const int64_t number = permuted(at, kMixed, key);
-    return static_cast<size_t>(std::ranges::upper_bound(firsts, number) - firsts.begin()) - 1;
-  };
-  const size_t source = source_at(place);
-  int64_t own = rows_before(source + 1, block) - rows_before(source, block);
-  for (int64_t at = 0; at < place; ++at) own += source_at(at) == source;
-  return {source, own};
+  std::vector<Place> places;
+  for (int64_t at = 0; at < kMixed; ++at) {
+    const auto after = std::ranges::upper_bound(firsts, permuted(at, kMixed, key));
+    const auto source = static_cast<size_t>(after - firsts.begin()) - 1;
+    places.push_back({source, numbers[source]++});
+  }
+  return places;
+}
+
+std::pair<size_t, int64_t> Mixture::at(int64_t index) const {
+  if (ends_.size() == 1) return {0, index};
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(block_, index / kMixed) != index / kMixed) places_ = places_of(block_);
+  const Place& place = places_[static_cast<size_t>(index % kMixed)];
+  return {place.source, place.number};
 }
 
 }  // namespace weft::rows

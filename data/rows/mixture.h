@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,12 +19,21 @@ class Mixture {
   std::pair<size_t, int64_t> at(int64_t index) const;
 
  private:
+  struct Place {
+    size_t source = 0;
+    int64_t number = 0;
+  };
+  std::vector<Place> places_of(int64_t block) const;
   /// Rows of the first `source` sources in all blocks before `block`.
   int64_t rows_before(size_t source, int64_t block) const;
 
   /// Sums of the shares, in units of 2^-40.
   std::vector<uint64_t> ends_;
   uint64_t seed_;
+  /// The block that was asked for last, and its places.
+  mutable std::mutex mutex_;
+  mutable int64_t block_ = -1;
+  mutable std::vector<Place> places_;
 };
 
 }  // namespace weft::rows

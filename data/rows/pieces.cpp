@@ -9,8 +9,6 @@ namespace weft::rows {
 
 /// Text on both sides of a place that decides whether a token ends there.
 static constexpr size_t kNear = 256;
-/// Lines, and text without a place at which it is cut, are at most so long.
-static constexpr int64_t kLongest = int64_t{1} << 30;
 
 static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
@@ -26,8 +24,8 @@ static bool starts_with(const std::vector<int64_t>& all, const std::vector<int64
 }
 
 PieceCutter::PieceCutter(std::span<const std::string> files, const Tokenizer& tokenizer,
-                         int64_t block)
-    : files_(files.begin(), files.end()), tokenizer_(tokenizer), block_(block) {}
+                         int64_t block, int64_t longest)
+    : files_(files.begin(), files.end()), tokenizer_(tokenizer), block_(block), longest_(longest) {}
 
 size_t PieceCutter::cut_in(std::string_view window, size_t most) const {
   int tries = 64;
@@ -50,9 +48,9 @@ Piece PieceCutter::cut() {
   Piece piece{path, kind, {}, lead_, offset_ == 0, true, line_};
   for (int64_t most = block_;; most *= 2) {
     const int64_t rest = file_->size() - offset_;
-    if (most > kLongest) {
+    if (most > longest_) {
       fail("data: ", path, " has ", kind == DataKind::lines ? "a line" : "text without lines",
-           " of more than ", kLongest, " bytes from byte ", offset_, " on, expected shorter ones");
+           " of more than ", longest_, " bytes from byte ", offset_, " on, expected shorter ones");
     }
     const int64_t wanted = std::min(rest, most + static_cast<int64_t>(kNear));
     piece.bytes = file_->text(offset_, wanted);

@@ -25,11 +25,12 @@ struct Piece {
   int64_t line = 1;
 };
 
-/// Cuts files into pieces of about `block` bytes.
+/// Cuts files into pieces of about `block` bytes. Lines, and text without a place at which it is
+/// cut, have at most `longest` bytes.
 class PieceCutter {
  public:
   PieceCutter(std::span<const std::string> files, const Tokenizer& tokenizer,
-              int64_t block = int64_t{1} << 20);
+              int64_t block = int64_t{1} << 20, int64_t longest = int64_t{1} << 30);
   /// The next piece; none at the end.
   std::optional<Piece> next();
 
@@ -40,7 +41,7 @@ class PieceCutter {
 
   std::vector<std::string> files_;
   Tokenizer tokenizer_;
-  int64_t block_;
+  int64_t block_, longest_;
   size_t number_ = 0;
   std::optional<File> file_;
   int64_t offset_ = 0, line_ = 1;

@@ -3,7 +3,6 @@
 #include <optional>
 
 #include "data/rows/documents.h"
-#include "weft/error.h"
 
 namespace weft::rows {
 
@@ -18,7 +17,6 @@ static bool is_character_start(std::string_view text, size_t at) {
 static std::optional<size_t> tokens_before(const Tokenizer& tokenizer, std::string_view text,
                                            const Ids& ids, size_t bytes) {
   if (!is_character_start(text, bytes)) return {};
-  if (bytes == text.size()) return ids.size();
   const Ids part = tokenizer.encode(text.substr(0, bytes), false);
   if (part.size() > ids.size() || !std::equal(part.begin(), part.end(), ids.begin())) return {};
   return part.size();
@@ -45,14 +43,10 @@ static std::optional<std::vector<size_t>> tokens_of_parts(const Tokenizer& token
 /// The tokens before the nearest end of a token at or before byte `at`, or at or after it.
 static size_t nearest(const Tokenizer& tokenizer, std::string_view text, const Ids& ids, size_t at,
                       bool is_before) {
-  static constexpr size_t kFarthest = 256;
-  for (size_t distance = 0; distance <= kFarthest; ++distance) {
-    if (is_before ? distance > at : distance > text.size() - at) break;
-    const size_t place = is_before ? at - distance : at + distance;
+  for (size_t place = at; place > 0 && place < text.size(); is_before ? --place : ++place) {
     if (const auto found = tokens_before(tokenizer, text, ids, place)) return *found;
   }
-  fail("chat: no token ends within ", kFarthest, " bytes of byte ", at,
-       " of the conversation, where an answer begins or ends, expected one");
+  return is_before ? 0 : ids.size();
 }
 
 std::vector<uint8_t> marked(const Tokenizer& tokenizer, std::string_view text, const Ids& ids,

@@ -244,8 +244,8 @@ static std::shared_ptr<const Opened> opened(const DataOptions& options, int64_t 
     for (const std::string& path : files.back()) (void)opened_text(path);
   }
   if (weights.empty()) weights = {1};
-  auto made = std::make_shared<Opened>(
-      Opened{options, std::move(files), batch, Mixture(weights, options.seed), {}});
+  const std::shared_ptr<Opened> made(
+      new Opened{options, std::move(files), batch, Mixture(weights, options.seed), {}});
   DataOptions own = options;
   // The thread has its own number of threads for kernels.
   if (own.threads == 0) own.threads = get_num_threads();

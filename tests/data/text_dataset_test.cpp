@@ -248,6 +248,22 @@ TEST(TextDataset, CutsTextWhereTokensEnd) {
   }
 }
 
+TEST(TextDataset, SaysWhereTextCannotBeCut) {
+  const Scratch scratch;
+  for (const char* name : {"a.txt", "a.jsonl"}) {
+    const std::vector<std::string> path = {scratch.write(name, std::string(2000, 'x') + "\n")};
+    rows::PieceCutter cutter(path, tokenizer(), 300, 1000);
+    EXPECT_EQ(error_of([&] { cutter.next(); }),
+              concat("data: ", path[0], " has ", name[2] == 't' ? "text without lines" : "a line",
+                     " of more than 1000 bytes from byte 0 on, expected shorter ones"));
+  }
+  rows::Piece piece{.path = "a", .bytes = "se", .lead = "Licen"};
+  EXPECT_EQ(
+      error_of([&] { documents_of(piece, rows::DocumentReader({.tokenizer = tokenizer()})); }),
+      "data: a cannot be cut into blocks, expected a tokenizer whose tokens depend on the text "
+      "near them; cut the file");
+}
+
 TEST(TextDataset, SaysWhatIsWrongWithALine) {
   const Scratch scratch;
   const auto error = [&](const std::string& line, DataOptions options = {}) {
