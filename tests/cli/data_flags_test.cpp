@@ -53,7 +53,7 @@ TEST_F(DataFlags, TextIsReadByTheTokenizerOfTheModel) {
       run_weft(train(at("text"), "--steps 2 --sample 4 --prompt \"the License\""));
   EXPECT_EQ(outcome.code, 0) << outcome.text;
   // The ids of both texts.
-  EXPECT_NE(outcome.text.find("553 tokens in 2 files"), std::string::npos) << outcome.text;
+  EXPECT_NE(outcome.text.find("671 tokens in 2 files"), std::string::npos) << outcome.text;
   EXPECT_NE(outcome.text.find("the License|"), std::string::npos) << outcome.text;
   EXPECT_EQ(outcome.text.find("after 11 given tokens"), std::string::npos) << outcome.text;
 }
@@ -93,6 +93,30 @@ TEST_F(DataFlags, AMixtureGoesOnOnOtherRanks) {
     const auto rest = losses(train(data, more + "--steps 6 --resume " + run));
     ASSERT_EQ(rest.size(), 3u);
     for (const auto& [step, loss] : rest) EXPECT_NEAR(loss, whole.at(step), 2e-3) << step;
+  }
+}
+
+/// Those of make_data_losses.py.
+TEST_F(DataFlags, LossesEqualThoseOfPyTorch) {
+  const auto expected = nlohmann::json::parse(std::ifstream(kFiles / "losses.json"));
+  const std::string metrics = scratch_.path("metrics.jsonl");
+  for (const auto& [kind, losses] : expected.items()) {
+    for (const int ranks : {1, 3, 4}) {
+      const std::string flags = concat(
+          "train --init ", at("model"), " --tokenizer ", kFiles.string(), " --data ",
+          at("lines.jsonl"), " --steps 20 --batch 2 --seq 32 --seed 3 --lr 1e-3 --weight-decay 0",
+          " --ranks ", ranks, " --metrics ", metrics, kind == "packed" ? " --pack" : "");
+      fs::remove(metrics);
+      expect(0, flags, "step 20/20");
+      std::ifstream lines(metrics);
+      std::string line;
+      for (size_t step = 0; step < losses.size(); ++step) {
+        ASSERT_TRUE(std::getline(lines, line));
+        EXPECT_NEAR(nlohmann::json::parse(line)["loss"].get<double>(), losses[step].get<double>(),
+                    2e-5)
+            << kind << ' ' << ranks << ' ' << step;
+      }
+    }
   }
 }
 
