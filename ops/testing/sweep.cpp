@@ -180,10 +180,19 @@ class SampleSweep {
       return false;
     for (int i : op_.spec().writes) {
       const Sharding& sharding = given_[static_cast<size_t>(i)];
-      if (sharding.has_partial()) return true;
+      if (sharding.has_partial() || cuts_whole_dim(static_cast<size_t>(i))) return true;
       if (sharding != given_[static_cast<size_t>(op_.spec().writes[0])]) return true;
     }
     return false;
+  }
+
+  /// Whether an axis cuts a dim of an operand that the rule needs whole on each device.
+  bool cuts_whole_dim(size_t operand) const {
+    return std::ranges::any_of(given_[operand].placements(), [&](const Placement& placement) {
+      if (!placement.is_shard()) return false;
+      const auto& factors = binding_.operands[operand][static_cast<size_t>(placement.dim())];
+      return std::ranges::any_of(factors, [&](int i) { return binding_.factor(i).whole; });
+    });
   }
 
   Tensors operands_of(std::span<const size_t> choice) const {
