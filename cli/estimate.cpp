@@ -10,7 +10,7 @@
 #include "cli/step_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
-#include "weft/trainer.h"
+#include "weft/extend/run_folder.h"
 #include "weft/transformer.h"
 
 namespace weft::cli {

@@ -72,7 +72,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
 
 std::vector<RunItem> digests_of_weights(const TrainOptions& options) {
   if (options.init.empty()) return {};
-  return {{"init", Digest{digest_of(files_of_weights(options.init))}}};
+  return {{"init", weft::Digest{digest_of(files_of_weights(options.init))}}};
 }
 
 }  // namespace weft::cli

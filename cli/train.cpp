@@ -28,8 +28,8 @@
 
 namespace weft::cli {
 
-/// Validations in a run, and the batches of each.
-static constexpr int64_t kValidations = 10, kValidationBatches = 4;
+/// Validations in a run.
+static constexpr int64_t kValidations = 10;
 
 /// Digests of the files of --init, which are read while ranks meet and make their models.
 using Digests = std::shared_future<std::vector<RunItem>>;
@@ -41,6 +41,10 @@ static std::vector<int64_t> tokens_of(const std::string& text,
   std::vector<int64_t> bytes(text.begin(), text.end());
   for (int64_t& byte : bytes) byte &= 0xff;
   return bytes;
+}
+
+static OnTrouble policy_named(const std::string& name) {
+  return name == "skip" ? OnTrouble::skip : OnTrouble::stop;
 }
 
 namespace {
@@ -121,8 +125,16 @@ class Training {
     o.schedule = schedule_of(options_);
     o.device = device_;
     o.validation = data_.rows.held_out;
-    o.validate_every = std::max<int64_t>(1, options_.steps / kValidations);
-    o.validation_batches = kValidationBatches;
+    o.validate_every = options_.validate_every > 0
+                           ? options_.validate_every
+                           : std::max<int64_t>(1, options_.steps / kValidations);
+    o.validation_batches = options_.validation_batches;
+    o.on_non_finite = policy_named(options_.on_non_finite);
+    o.on_spike = policy_named(options_.on_spike);
+    o.spike = options_.spike;
+    o.most_skipped = options_.most_skipped;
+    o.patience = options_.patience;
+    o.keep_best = options_.keep_best;
     o.checkpoints = options_.checkpoints;
     o.model_files = options_.init;
     o.metrics = options_.metrics;
@@ -179,6 +191,9 @@ class Training {
             " parameters are trained, lr ", options_.learning_rate, '\n');
     }
     if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
+    if (!options_.init.empty() && !options_.parallel.adapters.lora) {
+      print("learning rate ", options_.learning_rate, '\n');
+    }
     std::fflush(stdout);
   }
 
@@ -269,7 +284,13 @@ static RunData opened_data(const TrainOptions& options, const TransformerConfig&
   if (model.empty()) model = tokenizer_in(options.parallel.model);
   if (model.empty() && options.init.empty()) model = tokenizer_in(options.checkpoints.resume);
   apply(options.rows, model, rows);
-  return {split_text_dataset(rows, options.parallel.batch), rows.tokenizer};
+  if (options.validation.empty()) {
+    return {split_text_dataset(rows, options.parallel.batch), rows.tokenizer};
+  }
+  DataOptions others = rows;
+  others.paths = options.validation;
+  others.weights.clear();
+  return {{text_dataset(rows), text_dataset(others)}, rows.tokenizer};
 }
 
 void train(const TrainOptions& given) {

@@ -28,7 +28,9 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
   add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
             UINT64_MAX);
-  add_number(train, "--lr", o.learning_rate, "Peak learning rate of AdamW; warm-up, then cosine",
+  add_number(train, "--lr", o.learning_rate,
+             "Peak learning rate of AdamW; warm-up, then cosine (default: 0.003; with --init "
+             "2e-05, with --lora 0.0002)",
              above(0));
   add_number(train, "--weight-decay", o.weight_decay, "Of AdamW", 0);
   add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
@@ -46,6 +48,35 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_number(train, "--deadline", o.deadline,
              "Seconds that a rank waits for another before all ranks fail, saying which", 0.001,
              1e6);
+}
+
+static CLI::Option* add_policy(CLI::App& train, const char* flag, std::string& policy,
+                               const char* about) {
+  return add_shown(train, flag, policy, about)->check(CLI::IsMember({"stop", "skip"}));
+}
+
+/// Adds flags of validations, and of what happens where a step or a validation goes wrong.
+static void add_loop_flags(CLI::App& train, TrainOptions& o) {
+  add_named(train, "--validation", o.validation, "PATH...",
+            "Files or directories to validate on (default: the last rows of --data are held out)");
+  add_whole(train, "--validate-every", o.validate_every,
+            "Steps between validations (default, and 0: a tenth of --steps)", 0);
+  add_whole(train, "--validation-batches", o.validation_batches,
+            "Batches of a validation; 0: all rows", 0);
+  train.add_flag("--keep-best", o.keep_best,
+                 "Save to the folder best of --save whenever a validation finds a lower loss");
+  add_whole(train, "--patience", o.patience,
+            "End after so many validations in a row without a lower loss; 0: go on", 0);
+  CLI::Option* spike =
+      add_number(train, "--spike-threshold", o.spike,
+                 "A loss above this times the median of the last 32 is a spike; 0: none is", 0);
+  add_policy(train, "--on-spike", o.on_spike,
+             "stop: end with an error that names the parameter with the largest gradient; skip: "
+             "leave the weights as they are")
+      ->needs(spike);
+  add_policy(train, "--on-non-finite", o.on_non_finite,
+             "The same for a loss or a gradient that is not finite");
+  add_whole(train, "--most-skipped", o.most_skipped, "Steps in a row that may be skipped", 0);
 }
 
 static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
@@ -96,6 +127,10 @@ static void check_graph(TrainOptions& o) {
         "--trace is given with --cuda-graph, expected one of them; a trace does not record "
         "collectives within a graph");
   }
+  if (o.spike > 0 || o.on_non_finite == "skip") {
+    fail("--cuda-graph is given with ", o.spike > 0 ? "--spike-threshold" : "--on-non-finite skip",
+         ", expected one of them; a recorded step always updates");
+  }
   for (const auto& [what, tier] : tiers_of(o.parallel)) {
     if (what == "state" || what == "auto" || !tier->offloads()) continue;
     fail("--cuda-graph: --offload is ", what, ", expected one for which the host does not wait");
@@ -111,6 +146,10 @@ static void complete(TrainOptions& o) {
   if (!o.init.empty()) o.init = weights_in("--init", o.init);
   if (o.parallel.adapters.lora && o.init.empty()) {
     fail("--lora is given without --init, expected the model that the adapters belong to");
+  }
+  if (o.learning_rate == 0) o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
+  if (o.keep_best && o.checkpoints.save.empty()) {
+    fail("--save is empty, expected a directory for --keep-best");
   }
   const char* flag = launched_ranks() > 1 ? "the job's number of processes" : "--ranks";
   const int most = std::max(kMostLocalRanks, launched_ranks());
@@ -155,6 +194,7 @@ void add_train(CLI::App& program, int& code) {
                   "The same bits in each run on GPUs, of processes as of threads: NCCL adds up in "
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   add_numbers(*train, o);
+  add_loop_flags(*train, o);
   add_resume_flags(*train, o.checkpoints);
   add_named(*train, "--metrics", o.metrics, "FILE",
             "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
@@ -233,7 +273,9 @@ void check_output_files(const TrainOptions& options) {
   }
   // Without --model it is that of --init.
   std::vector<Named> inputs{{"--init", options.init}, {"--model", options.parallel.model}};
-  for (const std::string& data : options.data) {
+  std::vector<std::string> texts = options.data;
+  texts.insert(texts.end(), options.validation.begin(), options.validation.end());
+  for (const std::string& data : texts) {
     inputs.push_back({"--data", data});
     check_outside({"--save", options.checkpoints.save}, data);
     for (const Named& output : outputs) check_outside(output, data);

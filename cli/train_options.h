@@ -28,9 +28,21 @@ struct TrainOptions {
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;
-  double learning_rate = 3e-3;
+  /// 0: 3e-3, or 2e-5 with `init`.
+  double learning_rate = 0;
   double weight_decay = 0.1;
   double clip = 1;
+  /// Files to validate on; empty: rows of `data` are held out.
+  std::vector<std::string> validation;
+  /// Steps between validations; 0: a tenth of all.
+  int64_t validate_every = 0;
+  /// Batches of each; 0: all rows.
+  int64_t validation_batches = 4;
+  bool keep_best = false;
+  int patience = 0;
+  double spike = 0;
+  std::string on_spike = "stop", on_non_finite = "stop";
+  int most_skipped = 10;
   /// Of the biases that balance the load of experts.
   std::optional<double> balance_rate;
   double stated_balance_rate() const { return balance_rate.value_or(1e-3); }

@@ -8,6 +8,7 @@
 #include "train/option_names.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/run_folder.h"
 #include "weft/moe.h"
 #include "weft/transformer.h"
 

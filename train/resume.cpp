@@ -19,6 +19,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/saved_model.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -33,6 +34,8 @@ Start start_of(const ResumeOptions& options) {
 static std::string option(const ResumeOptions& o, const char* name) {
   return option_name(name, o.are_flags);
 }
+
+static std::string best_folder(const ResumeOptions& o) { return concat(o.save, "/best"); }
 
 /// What is newest there is so by its step: runs that are mixed go on from each other's checkpoints.
 static void check_not_of_another_run(const ResumeOptions& o) {
@@ -56,6 +59,15 @@ static void check_not_of_another_run(const ResumeOptions& o) {
   fail(option(o, "save"), ' ', o.save, " holds ", held, " checkpoint", held == 1 ? "" : "s",
        " of another run, expected none; go on from there with ", option(o, "resume"), ' ', o.save,
        ", or save to another directory");
+}
+
+/// Checks that a new run keeps no best checkpoint next to that of another run.
+static void check_best(const ResumeOptions& o, bool keeps_best) {
+  if (!keeps_best || !o.resume.empty()) return;
+  const size_t held = list_checkpoints(best_folder(o)).size();
+  if (held == 0) return;
+  fail(option(o, "save"), ' ', best_folder(o), " holds ", held, " checkpoint", held == 1 ? "" : "s",
+       " of another run, expected none; save to another directory");
 }
 
 void check_directories(const ResumeOptions& o) {
@@ -247,16 +259,36 @@ int64_t RunSaver::resume(RunDescription run) {
                                      .continues = continues,
                                      .refuse_non_finite = !options_.save_non_finite,
                                      .lease_seconds = options_.lease_seconds});
+    if (all_options_.keep_best) {
+      best_saver_.emplace(world_, best_folder(options_),
+                          CheckpointOptions{.keep = 1,
+                                            .continues = continues,
+                                            .refuse_non_finite = !options_.save_non_finite,
+                                            .lease_seconds = options_.lease_seconds});
+    }
     // Another job may have saved there while this one waited for its lease.
     told_by_first(world_, [&] {
       check_not_of_another_run(options_);
+      check_best(options_, all_options_.keep_best);
       return "";
     });
     listen(true);
   }
   if (continues) take_up();
   if (saver_) saver_->set_resumed_step(step_);
+  if (best_saver_) best_saver_->set_resumed_step(step_);
   return step_;
+}
+
+void RunSaver::save_best(int64_t step) {
+  step_ = step;
+  used_.compare();
+  const std::string path = best_saver_->save(step, state_);
+  world_.barrier();
+  best_saver_->note_saved();
+  if (world_.rank() == 0) keep_model_files(kept_model_files(options_.save), best_folder(options_));
+  tell(concat("saved ", printable(path)));
+  if (all_options_.on_save) all_options_.on_save(path);
 }
 
 void RunSaver::finish_save() {

@@ -35,6 +35,8 @@ class RunSaver {
   /// ranks are done. Returns true when the run must end: after a signal, or when `stops` on a rank;
   /// it saves first. Throws the error of a previous save.
   bool after_step(int64_t step, bool is_last, bool stops);
+  /// Saves to the folder "best" of the run, after step `step`.
+  void save_best(int64_t step);
   /// No step follows: signals end the program again.
   void end_steps();
 
@@ -58,7 +60,7 @@ class RunSaver {
   /// Settings of the run in the resumed checkpoint.
   std::map<std::string, int64_t> saved_;
   TrainingState state_;
-  std::optional<CheckpointSaver> saver_;
+  std::optional<CheckpointSaver> saver_, best_saver_;
   /// Path of the save that was begun and not yet told of.
   std::string under_way_;
 };

@@ -38,7 +38,8 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       optimizer_(optimizer),
       rows_(rows),
       mesh_(rows ? rows.mesh() : DeviceMesh()),
-      loss_(loss ? std::move(loss) : loss_of_model(model)) {
+      loss_(loss ? std::move(loss) : loss_of_model(model)),
+      policies_(options_, model, numbers_) {
   check_options();
   for (const RunItem& item : options_.items) description_.add(item);
   if (options_.graph) graph_.emplace(options_.device);
@@ -64,6 +65,14 @@ void Trainer::Run::check_options() const {
   }
   if (o.validate_every > 0 && !o.validation) {
     fail("trainer: validation is null, expected a dataset for validate_every");
+  }
+  if (!(o.spike >= 0)) fail("trainer: spike is ", o.spike, ", expected at least 0");
+  if ((o.patience > 0 || o.keep_best) && !o.validation) {
+    fail("trainer: validation is null, expected a dataset for ",
+         o.keep_best ? "keep_best" : "patience");
+  }
+  if (o.keep_best && o.checkpoints.save.empty()) {
+    fail("trainer: save is empty, expected a folder for keep_best");
   }
   if (o.graph && data_->has_masks()) {
     fail("trainer: data may have masked targets, expected none for graph");
@@ -107,7 +116,7 @@ static Digest digest_of_parameters(const Module& model) {
   return xxh3_of(std::as_bytes(std::span(text)));
 }
 
-/// As the program describes its runs.
+/// Adds what the program adds for its runs.
 void Trainer::Run::describe() {
   if (!options_.describes) return;
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model_);
@@ -166,9 +175,9 @@ int64_t Trainer::Run::resume() {
   // Only the holder of the lease of the run's folder touches the metrics.
   if (is_first()) progress_.emplace(options_, done_);
   if (launched_ranks() > 1) check_replicas(model_);
-  if (done_ >= options_.steps && is_first() && options_.tell) {
-    options_.tell(concat(done_, " steps are done already; more need ",
-                         option_name("steps", c.are_flags), " above that"));
+  if (done_ >= options_.steps) {
+    tell(concat(done_, " steps are done already; more need ", option_name("steps", c.are_flags),
+                " above that"));
   }
   return done_;
 }
@@ -183,7 +192,7 @@ bool Trainer::Run::run() {
   resume();
   started_ = Clock::now();
   bool ends = false;
-  while (!ends && done_ < options_.steps) {
+  while (!ends && !is_over_ && done_ < options_.steps) {
     StepReport report = train_step(done_ + 1);
     ends = end_step(report);
   }
@@ -209,20 +218,22 @@ bool Trainer::Run::end_step(StepReport& report) {
   if (options_.on_step) options_.on_step(report);
   const double validation_loss = report.validation_loss.value_or(0);
   if (validates && options_.on_evaluation) options_.on_evaluation(step, validation_loss);
-  if (!options_.checkpoints.save_non_finite) check_finite(step, "validation loss", validation_loss);
+  if (!options_.checkpoints.save_non_finite) {
+    policies_.check_finite(step, "validation loss", validation_loss);
+  }
   done_ = step;
+  const bool is_best = validates && policies_.note_validation(step, validation_loss);
+  if (is_best && options_.keep_best) saver_->save_best(step);
+  is_over_ = step == options_.steps || policies_.is_patience_over();
   const auto saving = Clock::now();
-  const bool ends = saver_->after_step(step, step == options_.steps, stops_);
+  const bool ends = saver_->after_step(step, is_over_, stops_);
   save_seconds_ = seconds_since(saving);
-  check_finite(step, "validation loss", validation_loss);
+  policies_.check_finite(step, "validation loss", validation_loss);
+  if (is_over_ && step < options_.steps) {
+    tell(concat("the run ends at step ", step, ": ", policies_.best_in_words(), ", and ",
+                options_.patience, " validations in a row found no lower one"));
+  }
   return ends;
-}
-
-/// Before the weights change by it, or, where a graph does all, before they are saved.
-void Trainer::Run::check_finite(int64_t step, const char* what, double value) const {
-  if (value - value == 0) return;
-  fail_call("train", "the ", what, " at step ", step, " is ", value, "; a smaller ",
-            options_.checkpoints.are_flags ? "--lr" : "learning rate", " may help");
 }
 
 }  // namespace weft

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "train/policies.h"
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/used_tokens.h"
@@ -56,15 +57,18 @@ class Trainer::Run {
   void differentiate(const std::vector<MicroBatch>& batches);
   void step_by_graph(const std::vector<MicroBatch>& batches);
   /// Replays the whole step; state that rests elsewhere is waited for.
-  bool graph_updates() const { return graph_ && options_.graph_updates; }
+  bool graph_updates() const { return graph_ && options_.graph_updates && !may_skip(); }
+  bool may_skip() const { return options_.spike > 0 || options_.on_non_finite == OnTrouble::skip; }
   void update();
   StepReport train_step(int64_t step);
   void report_figures(StepReport& report, Clock::time_point began, int64_t moved) const;
-  void check_finite(int64_t step, const char* what, double value) const;
   void describe();
   void add_digests();
   bool validates_after(int64_t step) const;
   bool end_step(StepReport& report);
+  void tell(const std::string& line) const {
+    if (is_first() && options_.tell) options_.tell(line);
+  }
 
   const TrainerOptions options_;
   Module& model_;
@@ -74,8 +78,9 @@ class Trainer::Run {
   const DeviceMesh mesh_;
   const Loss loss_;
   RunDescription description_;
-  /// What a checkpoint keeps of the trainer itself.
+  /// Checkpoints keep it of the trainer itself.
   std::map<std::string, int64_t> numbers_;
+  Policies policies_;
   std::optional<UsedTokens> used_;
   std::optional<RunSaver> saver_;
   /// The first rank's.
@@ -86,7 +91,7 @@ class Trainer::Run {
   /// The inputs of the graph's steps, and the graph.
   std::vector<MicroBatch> fixed_;
   std::optional<Graph> graph_;
-  bool is_resumed_ = false, stops_ = false;
+  bool is_resumed_ = false, stops_ = false, is_over_ = false;
   int64_t done_ = 0;
   Clock::time_point started_;
   /// Seconds of waiting for saves after the last step.

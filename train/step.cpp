@@ -153,10 +153,11 @@ StepReport Trainer::Run::train_step(int64_t step) {
     report.loss = mean_loss(losses, counts);
     report.gradient_norm = norm_.item();
     report.parts.forward_backward = lap(since);
-    check_finite(step, "loss", report.loss);
-    check_finite(step, "norm of the gradients", report.gradient_norm);
-    if (!graph_updates()) update();
-    report.experts = end_step_of_experts(model_, options_.balance_rate);
+    report.skipped = policies_.reason_to_skip(step, report.loss, report.gradient_norm);
+    if (report.skipped.empty() && !graph_updates()) update();
+    if (report.skipped.empty()) {
+      report.experts = end_step_of_experts(model_, options_.balance_rate);
+    }
     report.parts.update = lap(since);
   }
   if (options_.device == cpu) report.parts.collectives = seconds_in_waits() - waited;

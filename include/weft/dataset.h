@@ -34,7 +34,7 @@ class WEFT_API Dataset {
   virtual int64_t rows() const = 0;
   /// Whether rows hold several documents, whose tokens do not attend to each other.
   virtual bool has_segments() const { return false; }
-  /// Whether targets may be kIgnoredTarget. False saves that they are counted.
+  /// Returns whether targets may be kIgnoredTarget; if so, trainers count the others.
   virtual bool has_masks() const { return true; }
   /// Tokens that the rows are made of; 0: unknown.
   virtual int64_t tokens() const { return 0; }

@@ -55,8 +55,7 @@ struct WEFT_API ExpertReport {
   /// Rows of each expert, by sparse layer.
   std::vector<std::vector<double>> load;
   int64_t dropped = 0;
-  /// Empty unless it is part of the loss.
-  std::optional<double> balance_loss;
+  std::optional<double> balance_loss;  // where it is part of the loss
 
   /// The largest load of an expert over the mean of its layer; 1 is balanced.
   double imbalance() const;
@@ -89,8 +88,7 @@ struct StepReport {
   std::optional<double> utilization;
   /// Since the first step began.
   double seconds = 0;
-  /// Empty for a dense model.
-  std::optional<ExpertReport> experts;
+  std::optional<ExpertReport> experts;  // none for a dense model
   /// Received from other ranks in this step, by this rank.
   int64_t bytes_moved = 0;
   PartSeconds parts = {};
@@ -100,9 +98,8 @@ struct StepReport {
   std::string skipped = {};
 };
 
-/// The reason of an MFU above 1.
-inline constexpr const char* kAbovePeak =
-    "MFU above 100 %: the peak (--peak-tflops, or what products reach on this machine) is too low";
+/// Says what a step does whose gradients should not be used: the run ends, or the step is skipped.
+enum class OnTrouble : uint8_t { stop, skip };
 
 struct TrainerOptions {
   /// Rows of a step over all ranks, a multiple of `accumulate`, its micro-steps.
@@ -112,12 +109,26 @@ struct TrainerOptions {
   double clip = 1;
   /// The learning rate of all groups by the steps that are done. Empty: as the optimizer has it.
   std::function<double(int64_t step)> schedule = {};
-  /// Where the model computes.
+  /// The device that the model computes on.
   Device device = cpu;
-  /// Rows to validate on, without gradients; null: none. Steps between validations (0: only after
-  /// the last step), and the batches of each (0: all rows).
+  /// Rows to validate on; null: none. Steps between validations (0: only after the last step), and
+  /// the batches of each (0: all rows).
   std::shared_ptr<const Dataset> validation = {};
   int64_t validate_every = 0, validation_batches = 0;
+  /// A loss or gradient that is not finite ends the run with an error, or leaves the weights as
+  /// they are.
+  OnTrouble on_non_finite = OnTrouble::stop;
+  /// The same for a loss above `spike` times the median of the last 32, once there are 8; 0: for
+  /// none. Errors and reports name the parameter with the largest gradient.
+  double spike = 0;
+  OnTrouble on_spike = OnTrouble::stop;
+  /// The most steps in a row that are skipped.
+  int most_skipped = 10;
+  /// The run ends when so many validations in a row find no lower loss; 0: it goes on.
+  int patience = 0;
+  /// Saves to the folder "best" in that of the checkpoints whenever a validation finds a lower
+  /// loss.
+  bool keep_best = false;
   ResumeOptions checkpoints = {};
   /// A Hugging Face model or checkpoint that the weights came from: the run keeps its config and
   /// tokenizer. Empty: those of the run that is resumed.
@@ -151,7 +162,6 @@ struct TrainerOptions {
 ///
 /// The gradient of a step is that of the mean loss of the targets that count, over all ranks and
 /// micro-steps. A step of which no target counts updates nothing.
-///
 /// The trainer compares across ranks what decides the numbers of the run, the digests of the
 /// dataset and the rows that ranks read; it throws at a loss or gradient that is not finite.
 /// A run that is resumed, on any number of ranks, reads the rows that an uninterrupted one would.
@@ -180,8 +190,7 @@ class WEFT_API Trainer : NotCopied {
   double evaluate();
   /// The run ends, and is saved, after the step under way, whichever rank calls it.
   void stop();
-  /// Steps done.
-  int64_t step() const;
+  int64_t step() const;  ///< Steps done.
 
  private:
   class Run;

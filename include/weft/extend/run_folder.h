@@ -17,6 +17,10 @@ namespace weft {
 
 struct ResumeOptions;
 
+/// The reason of an MFU above 1.
+inline constexpr const char* kAbovePeak =
+    "MFU above 100 %: the peak (--peak-tflops, or what products reach on this machine) is too low";
+
 // The weights that a directory holds: a checkpoint of `weft train` or `weft ckpt import`, or a
 // Hugging Face model.
 
