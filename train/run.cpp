@@ -25,7 +25,7 @@ static Trainer::Loss loss_of_model(Module& model) {
   if (!transformer) {
     fail("trainer: loss is empty, expected a function, for the model is not a TransformerModel");
   }
-  return [transformer](const Batch& batch) {
+  return [transformer](const Trainer::Batch& batch) {
     return transformer->loss(batch.ids, batch.targets, {.segments = batch.segments});
   };
 }

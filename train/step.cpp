@@ -17,7 +17,7 @@
 
 namespace weft {
 
-Batch Trainer::Run::read(int64_t step, int64_t first, int64_t most, int64_t& counted) {
+Trainer::Batch Trainer::Run::read(int64_t step, int64_t first, int64_t most, int64_t& counted) {
   const Dataset& data = step == 0 ? *options_.validation : *data_;
   Batch rows{empty_rows(), empty_rows()};
   if (used_->has_segments()) rows.segments = empty_rows();

@@ -20,7 +20,7 @@
 namespace weft {
 
 /// The rows of one micro-step over all ranks, laid out as Trainer's `rows` say.
-struct Batch {
+struct TrainingBatch {
   /// i64 [rows, sequence].
   Tensor ids;
   /// The same; kIgnoredTarget where a token does not count.
@@ -167,6 +167,7 @@ struct TrainerOptions {
 /// A run that is resumed, on any number of ranks, reads the rows that an uninterrupted one would.
 class WEFT_API Trainer : NotCopied {
  public:
+  using Batch = TrainingBatch;
   /// The mean loss of the targets of a batch that count. Called without recording gradients to
   /// validate.
   using Loss = std::function<Tensor(const Batch& batch)>;

@@ -125,7 +125,7 @@ std::shared_ptr<const Dataset> dataset_of(const py::object& data) {
 
 Trainer::Loss loss_of(const py::object& given) {
   if (given.is_none()) return {};
-  return [kept = Callable(py::function(given))](const Batch& batch) {
+  return [kept = Callable(py::function(given))](const Trainer::Batch& batch) {
     const Locked lock;
     const py::object loss = batch.segments ? kept(batch.ids, batch.targets, batch.segments)
                                            : kept(batch.ids, batch.targets);

@@ -13,7 +13,7 @@ namespace {
 
 /// The loss of the model, times a factor of each call.
 Trainer::Loss scaled_loss(TransformerModel& model, std::function<double(int64_t call)> factor) {
-  return [&model, factor, call = std::make_shared<int64_t>(0)](const Batch& batch) {
+  return [&model, factor, call = std::make_shared<int64_t>(0)](const Trainer::Batch& batch) {
     return mul(model.loss(batch.ids, batch.targets), factor((*call)++));
   };
 }

@@ -133,7 +133,7 @@ TEST(Trainer, TakesAnyModuleAndLoss) {
     std::vector<double> losses;
     int64_t calls = 0;
     options.on_step = [&](const StepReport& report) { losses.push_back(report.loss); };
-    const auto loss = [&](const Batch& batch) {
+    const auto loss = [&](const Trainer::Batch& batch) {
       ++calls;
       const Shape flat = {batch.ids.numel()};
       return cross_entropy(reshape(model(batch.ids), {flat[0], kFormulaVocabulary}),
