@@ -20,6 +20,31 @@ namespace fs = std::filesystem;
 using Kind = Pickled::Kind;
 using Entry = CheckpointSource::Entry;
 
+using Names = std::pair<std::string, std::string>;
+
+std::span<const Names> torch_options() {
+  // The two numbers of "betas" have no names of their own.
+  static const std::array<Names, 8> names = {{{"lr", "learning_rate"},
+                                              {"eps", "eps"},
+                                              {"weight_decay", "weight_decay"},
+                                              {"momentum", "momentum"},
+                                              {"nesterov", "nesterov"},
+                                              {"initial_lr", "initial_lr"},
+                                              {"", "beta1"},
+                                              {"", "beta2"}}};
+  return names;
+}
+
+static constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kMoments = {
+    {{"exp_avg", "m"}, {"exp_avg_sq", "v"}, {"momentum_buffer", "velocity"}}};
+
+std::string_view torch_moment(std::string_view moment) {
+  for (const auto& [torch, weft] : kMoments) {
+    if (weft == moment) return torch;
+  }
+  return {};
+}
+
 static constexpr const char* kMetadata = "torch.distributed.checkpoint.metadata.";
 
 bool is_dcp(const std::string& directory) {
@@ -47,22 +72,9 @@ struct Item {
 /// Where a saved value lay in the state dict.
 using Path = std::vector<std::string>;
 
-/// An option of an optimizer's group, as weft names it.
-struct Option {
-  std::string_view torch, weft;
-};
-constexpr std::array<Option, 6> kOptions = {{{"lr", "learning_rate"},
-                                             {"eps", "eps"},
-                                             {"weight_decay", "weight_decay"},
-                                             {"momentum", "momentum"},
-                                             {"nesterov", "nesterov"},
-                                             {"initial_lr", "initial_lr"}}};
 /// Options that say how a step is computed, not what.
 constexpr std::array<std::string_view, 4> kHarmless = {"foreach", "capturable", "differentiable",
                                                        "fused"};
-constexpr std::array<Option, 3> kMoments = {
-    {{"exp_avg", "m"}, {"exp_avg_sq", "v"}, {"momentum_buffer", "velocity"}}};
-
 class DcpReader {
  public:
   explicit DcpReader(const std::string& directory)
@@ -189,8 +201,9 @@ class DcpReader {
   void add_tensor(const std::string& name, const Path& path, const Pickled& value) {
     const Pickled& properties = attribute(value, "properties", Kind::object);
     const Pickled* dtype = properties.find("dtype");
-    if (!dtype && properties.items.size() > 2 && !properties.items[2]->items.empty())
-      dtype = properties.items[2]->items[0];
+    // Attributes, a tuple as the state, or the constructor's arguments.
+    if (!dtype && !properties.items.back()->items.empty())
+      dtype = properties.items.back()->items[0];
     if (!dtype) fail("checkpoint: ", name_, ": ", in_quotes(name), " has no dtype, expected one");
     const Pickled* size = value.find("size");
     if (!size) fail("checkpoint: ", name_, ": ", in_quotes(name), " has no size, expected one");
@@ -202,9 +215,10 @@ class DcpReader {
     std::string key = key_of(path);
     if (path.size() > 3 && path[1] == "state") {
       if (path.back() == "step" && entry.shape.ndim() == 0) return add_steps(name, path, entry);
-      const auto moment = std::ranges::find(kMoments, path.back(), &Option::torch);
       Path renamed(path.begin() + 2, path.end());
-      if (moment != kMoments.end()) renamed.back() = moment->weft;
+      for (const auto& [torch, weft] : kMoments) {
+        if (path.back() == torch) renamed.back() = weft;
+      }
       key = concat(path[0], '/', joined(renamed, 0));
     }
     if (!source_.contents.tensors.emplace(key, entry).second) {
@@ -292,9 +306,9 @@ class DcpReader {
       group.options["beta2"] = as_double(*value.items[1]);
       return;
     }
-    const auto known = std::ranges::find(kOptions, option, &Option::torch);
-    if (known != kOptions.end() && bits_of(value)) {
-      group.options[std::string(known->weft)] = as_double(value);
+    const auto known = std::ranges::find(torch_options(), option, &Names::first);
+    if (known != torch_options().end() && bits_of(value)) {
+      group.options[known->second] = as_double(value);
       return;
     }
     if (std::ranges::count(kHarmless, option) > 0) return;

@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "checkpoint/source.h"
 
 namespace weft {
+
+/// PyTorch's and weft's names of an optimizer's options, and of its moments: "" for a moment that
+/// PyTorch lacks.
+std::span<const std::pair<std::string, std::string>> torch_options();
+std::string_view torch_moment(std::string_view moment);
 
 /// Whether the directory has the `.metadata` of PyTorch's distributed checkpoint.
 bool is_dcp(const std::string& directory);

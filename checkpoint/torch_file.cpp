@@ -38,6 +38,21 @@ DType torch_dtype(const std::string& source, const Pickled& global) {
   fail("checkpoint: ", source, ": the dtype is ", global.text, ", expected one that weft has");
 }
 
+std::string_view torch_name(DType dtype) {
+  return std::ranges::find(kTorchDTypes, dtype, &std::pair<std::string_view, DType>::second)->first;
+}
+
+std::string torch_storage_name(DType dtype) {
+  constexpr std::pair<DType, const char*> kNames[] = {
+      {f32, "Float"},      {bf16, "BFloat16"},   {f16, "Half"},       {f64, "Double"},
+      {DType::i32, "Int"}, {DType::i64, "Long"}, {DType::u8, "Byte"}, {DType::boolean, "Bool"},
+      {DType::i8, "Char"}, {DType::i16, "Short"}};
+  for (const auto& [known, name] : kNames) {
+    if (known == dtype) return concat(name, "Storage");
+  }
+  fail("export: a tensor is ", dtype, ", expected a dtype that PyTorch's typed storages have");
+}
+
 Dims torch_sizes(const std::string& source, const Pickled& value) {
   const Pickled* list = &value;
   if (list->is_object("torch.Size") && list->items[1]->items.size() == 1)

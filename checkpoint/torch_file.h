@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "checkpoint/pickle.h"
 #include "weft/dtype.h"
@@ -14,6 +15,9 @@ namespace weft {
 /// The dtype of a global of PyTorch, "torch.float32". std::invalid_argument for one that weft does
 /// not have.
 DType torch_dtype(const std::string& source, const Pickled& global);
+/// "float32", and the name of PyTorch's storage of such elements.
+std::string_view torch_name(DType dtype);
+std::string torch_storage_name(DType dtype);
 /// The sizes of a torch.Size or a tuple of whole numbers.
 Dims torch_sizes(const std::string& source, const Pickled& value);
 

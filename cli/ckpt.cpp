@@ -72,6 +72,11 @@ template <class Add> static void add_writers(const Add& add, CkptOptions& o) {
   add_whole(*out, "--file-gb", o.file_gigabytes, "Start another file beyond so many GiB", 1,
             1 << 20);
 
+  out->add_flag("--dcp", o.is_dcp,
+                "Write a directory of PyTorch's distributed checkpoint (DCP) instead, with the "
+                "optimizer; one process writes it")
+      ->excludes("--prefix");
+
   CLI::App* in =
       add("import", "Make a checkpoint of a Hugging Face model", import_checkpoint, "--ranks");
   add_paths(in, o, "Directory, index or .safetensors file", "Directory to save to");

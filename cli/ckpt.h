@@ -22,6 +22,7 @@ struct CkptOptions {
   std::string prefix = "model/";
   double tolerance = 0;
   int64_t file_gigabytes = 5;
+  bool is_dcp = false;
   bool headers_only = false;
   /// The `export` command merges adapters into the model of `base`.
   bool merge = false;

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "weft/checkpoint.h"
 #include "weft/communicator.h"
+#include "weft/dcp.h"
 #include "weft/error.h"
 #include "weft/extend/run_description.h"
 #include "weft/extend/run_folder.h"
@@ -375,15 +376,21 @@ int export_checkpoint(const CkptOptions& options) {
   }
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
-  CkptProgress progress("export", bytes_in(contents, options.prefix) / launched_ranks());
-  run_world(options.ranks, [&](Communicator world) {
-    int64_t before = 0;
-    export_hugging_face(
-        from, options.other, world,
-        {.prefix = options.prefix,
-         .file_bytes = options.file_gigabytes << 30,
-         .progress = [&](int64_t bytes) { progress.add(bytes - std::exchange(before, bytes)); }});
-  });
+  const int writers = options.is_dcp ? 1 : launched_ranks();
+  CkptProgress progress("export",
+                        bytes_in(contents, options.is_dcp ? "" : options.prefix) / writers);
+  const auto told = [&, before = int64_t{0}](int64_t bytes) mutable {
+    progress.add(bytes - std::exchange(before, bytes));
+  };
+  if (options.is_dcp) {
+    if (is_first_process()) export_dcp(from, options.other, told);
+  } else {
+    run_world(options.ranks, [&](Communicator world) {
+      export_hugging_face(
+          from, options.other, world,
+          {.prefix = options.prefix, .file_bytes = options.file_gigabytes << 30, .progress = told});
+    });
+  }
   if (!is_first_process()) return 0;
   print(printable(options.other), ": written ", progress.finish(), '\n');
   return 0;

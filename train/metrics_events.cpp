@@ -12,28 +12,13 @@
 
 #include "train/metrics.h"
 #include "weft/error.h"
+#include "weft/extend/crc.h"
 #include "weft/extend/file.h"
 
 namespace weft {
 
 namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little, "event files are little-endian");
-
-/// CRC-32C (Castagnoli), by bytes.
-static uint32_t crc32c(std::string_view bytes) {
-  static constexpr std::array<uint32_t, 256> kTable = [] {
-    std::array<uint32_t, 256> table{};
-    for (uint32_t i = 0; i < 256; ++i) {
-      uint32_t value = i;
-      for (int bit = 0; bit < 8; ++bit) value = value >> 1 ^ (value & 1 ? 0x82f63b78u : 0);
-      table[i] = value;
-    }
-    return table;
-  }();
-  uint32_t crc = ~0u;
-  for (const char byte : bytes) crc = crc >> 8 ^ kTable[(crc ^ static_cast<uint8_t>(byte)) & 0xff];
-  return ~crc;
-}
 
 template <class T> static std::string bytes_of(T value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
@@ -42,7 +27,8 @@ template <class T> static std::string bytes_of(T value) {
 /// A record of a TFRecord file: its length and its bytes, each with a masked CRC-32C.
 static std::string record(const std::string& bytes) {
   const auto masked = [](std::string_view of) {
-    return bytes_of(std::rotr(crc32c(of), 15) + 0xa282ead8u);
+    return bytes_of(std::rotr(crc32_of<kCastagnoli>(std::as_bytes(std::span(of))), 15) +
+                    0xa282ead8u);
   };
   const std::string length = bytes_of(uint64_t{bytes.size()});
   return length + masked(length) + bytes + masked(bytes);

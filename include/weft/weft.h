@@ -13,6 +13,7 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/dataset.h"
+#include "weft/dcp.h"
 #include "weft/device.h"
 #include "weft/dtype.h"
 #include "weft/ema.h"

@@ -6,6 +6,7 @@
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
 #include "python/bindings/modules.h"
+#include "weft/dcp.h"
 #include "weft/ema.h"
 #include "weft/extend/saved_model.h"
 #include "weft/hugging_face.h"
@@ -224,6 +225,15 @@ void bind_checkpoints(py::module_& m) {
         if (!strict) return load_common_hugging_face(model, path);
         load_hugging_face(model, path);
         return SkippedKeys();
+      });
+  def(m, "export_dcp(checkpoint, directory)",
+      "Writes a checkpoint as a directory that torch.distributed.checkpoint.load reads, tensors "
+      "bit "
+      "for bit and optimizers as get_optimizer_state_dict gives them. One rank calls it. "
+      "ValueError "
+      "when the directory has a .metadata already or an optimizer has moments that PyTorch lacks",
+      [](const std::string& checkpoint, const std::string& directory) {
+        export_dcp(checkpoint, directory);
       });
   using O = ExportOptions;
   bind_with_fields<O, std::string, std::string, Communicator>(

@@ -130,3 +130,77 @@ def test_damaged_metadata_never_crashes(copy):
         metadata.write_bytes(bytes(bad))
         with contextlib.suppress(ValueError):  # or it changed nothing that is read
             load(copy)
+
+
+def elements(path):
+    """Every tensor and number of a directory, through weft's reader."""
+    state = weft.TrainingState()
+    model = net()
+    model.materialize()
+    optimizer = weft.optim.AdamW(model.parameters())
+    state.add("model", model)
+    state.add("optimizer", optimizer)
+    weft.load(str(path), state)
+    all_of = state.state_dict()
+    return {name: all_of.tensors[name].tolist() for name in all_of.tensors}, dict(all_of.numbers)
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    weft.export_dcp(str(REFERENCE / "fsdp"), str(tmp_path / "again"))
+    assert elements(tmp_path / "again") == elements(REFERENCE / "fsdp")
+    with pytest.raises(ValueError, match="again has a .metadata already, expected a new directory"):
+        weft.export_dcp(str(REFERENCE / "fsdp"), str(tmp_path / "again"))
+
+
+def test_other_moments_and_dtypes_are_refused(tmp_path):
+    def save(name, optimizer=None, tensor=None):
+        state = weft.TrainingState()
+        if optimizer:
+            state.add("optimizer", optimizer)
+        if tensor is not None:
+            state.add("x", tensor)
+
+        def body(world):
+            return weft.CheckpointSaver(world, str(tmp_path / name)).save(1, state)
+
+        return weft.run_ranks(1, body)[0]
+
+    path = save("f8", tensor=weft.zeros(3).to(weft.float8_e4m3))
+    with pytest.raises(ValueError, match="a tensor is f8_e4m3, expected a dtype that PyTorch's"):
+        weft.export_dcp(path, str(tmp_path / "out"))
+
+
+def test_pytorch_reads_what_weft_writes(tmp_path):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import (
+        get_model_state_dict,
+        get_optimizer_state_dict,
+        set_model_state_dict,
+        set_optimizer_state_dict,
+    )
+
+    for name in ("fsdp", "hsdp"):
+        weft.export_dcp(str(REFERENCE / name), str(tmp_path / name))
+        model = torch.nn.Sequential(
+            torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3, bias=False)
+        )
+        parameters = list(model.parameters())
+        groups = [{"params": parameters[:1]}, {"params": parameters[1:]}]
+        optimizer = torch.optim.AdamW(groups if name == "hsdp" else parameters, lr=0.3)
+        state = {
+            "model": get_model_state_dict(model),
+            "optimizer": get_optimizer_state_dict(model, optimizer),
+        }
+        dcp.load(state, checkpoint_id=str(tmp_path / name))
+        set_model_state_dict(model, state["model"])
+        set_optimizer_state_dict(model, optimizer, state["optimizer"])
+        losses = []
+        for _ in range(5):
+            loss = model(torch.arange(10.0).reshape(2, 5) / 10).square().sum()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            losses.append(loss.item())
+        expected = json.loads((REFERENCE / f"{name}.json").read_text())
+        assert losses == pytest.approx(expected, rel=1e-5)
