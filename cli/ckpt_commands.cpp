@@ -367,7 +367,13 @@ static int export_run_of_adapters(const CkptOptions& options, const std::string&
 
 int export_checkpoint(const CkptOptions& options) {
   outlive_readers();
+  if (options.merge) return export_run_of_adapters(options, "");
   const std::string from = agreed_checkpoint(options.path);
+  if (holds_adapters(from)) return export_run_of_adapters(options, from);
+  if (!options.base.empty()) {
+    fail("--base is ", options.base, ", but ", printable(from),
+         " has no adapters, expected a run of weft train --lora");
+  }
   const CheckpointContents contents = checkpoint_contents(from);
   print_note(from, contents);
   const int writers = options.is_dcp ? 1 : launched_ranks();
