@@ -21,10 +21,8 @@ namespace weft {
 
 /// The rows of one micro-step over all ranks, laid out as Trainer's `rows` say.
 struct TrainingBatch {
-  /// i64 [rows, sequence].
-  Tensor ids;
-  /// The same; kIgnoredTarget where a token does not count.
-  Tensor targets;
+  /// i64 [rows, sequence]; targets are kIgnoredTarget where a token does not count.
+  Tensor ids, targets;
   /// The same; empty unless the dataset has segments.
   Tensor segments = {};
 };
