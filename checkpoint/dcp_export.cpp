@@ -45,7 +45,7 @@ namespace {
 /// The data file: items as `torch.save` writes them, one after the other.
 class ItemFile {
  public:
-  explicit ItemFile(const std::string& path) : file_("export", path, O_CREAT | O_EXCL) {}
+  explicit ItemFile(const std::string& path) : file_("export", path, O_CREAT | O_TRUNC) {}
 
   int64_t size() const { return at_; }
   void sync() const { file_.sync(); }

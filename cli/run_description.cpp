@@ -7,6 +7,7 @@
 #include "weft/error.h"
 #include "weft/extend/run_folder.h"
 #include "weft/extend/token_files.h"
+#include "weft/parameter_groups.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -18,20 +19,30 @@ std::vector<std::string> changes_that_can_be_allowed() {
           "clip",  "dtype", "beta1", "beta2", "eps", "balance-rate"};
 }
 
-AdamWOptions adamw_options(const TrainOptions& options) {
-  return {
-      .learning_rate = options.learning_rate, .beta2 = 0.95, .weight_decay = options.weight_decay};
+NamedOptimizerOptions optimizer_options(const TrainOptions& options) {
+  NamedOptimizerOptions named{.learning_rate = options.learning_rate,
+                              .weight_decay = options.weight_decay,
+                              .decays = no_decay(options.no_decay)};
+  const bool has_squares = options.optimizer.starts_with("adam") || options.optimizer == "muon";
+  if (has_squares) named.beta2 = 0.95;
+  return named;
 }
 
-WarmupCosine schedule_of(const TrainOptions& options) {
-  const int64_t warmup = std::min<int64_t>(100, options.steps / 10);
-  return {options.learning_rate, warmup, options.steps, options.learning_rate / 10};
+int64_t warmup_of(const TrainOptions& options) {
+  return options.warmup >= 0 ? options.warmup : std::min<int64_t>(100, options.steps / 10);
+}
+
+Schedule schedule_of(const TrainOptions& options) {
+  return schedule_named(options.schedule, {.peak = options.learning_rate,
+                                           .warmup = warmup_of(options),
+                                           .total = options.steps,
+                                           .floor = options.learning_rate / 10,
+                                           .from_zero = false,
+                                           .decay = options.steps / 5});
 }
 
 RunDescription described(const TrainOptions& options, const TransformerConfig& config) {
   const ParallelOptions& parallel = options.parallel;
-  const AdamWOptions adamw = adamw_options(options);
-  const WarmupCosine schedule = schedule_of(options);
   const bool deterministic = options.deterministic || uses_deterministic_algorithms();
   RunDescription run;
   add_model(config, run);
@@ -41,17 +52,23 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   allowed("seed", static_cast<int64_t>(options.seed));
   allowed("batch", parallel.batch);
   allowed("seq", parallel.seq);
-  allowed("lr", adamw.learning_rate);
-  allowed("weight-decay", adamw.weight_decay);
-  allowed("beta1", adamw.beta1);
-  allowed("beta2", adamw.beta2);
-  allowed("eps", adamw.eps);
+  allowed("lr", options.learning_rate);
+  allowed("weight-decay", options.weight_decay);
+  if (options.optimizer == "adamw") {
+    const AdamWOptions adamw;
+    allowed("beta1", adamw.beta1);
+    allowed("beta2", optimizer_options(options).beta2.value());
+    allowed("eps", adamw.eps);
+  }
   allowed("clip", options.clip);
   if (config.sigmoid_router) allowed("balance-rate", options.stated_balance_rate());
   allowed("dtype", parallel.dtype);
   run.add({"steps", options.steps, Resumed::noted,
            "the schedule of the learning rate changes from here on"});
-  run.add({"warm-up", schedule.warmup});
+  run.add({"warm-up", warmup_of(options)});
+  run.add({"optimizer", options.optimizer, Resumed::refused});
+  run.add({"schedule", options.schedule, Resumed::noted, "the learning rate changes from here on"});
+  run.add({"no-decay", options.no_decay, Resumed::noted, "other parameters decay from here on"});
   const auto rounds = [&](const char* name, auto value) {
     run.add({name, value, Resumed::noted, kRounding});
   };

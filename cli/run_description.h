@@ -7,7 +7,8 @@
 
 #include "cli/train_options.h"
 #include "weft/extend/run_description.h"
-#include "weft/optimizers.h"
+#include "weft/optimizer_named.h"
+#include "weft/schedules.h"
 #include "weft/transformer.h"
 
 namespace weft::cli {
@@ -15,8 +16,10 @@ namespace weft::cli {
 /// Values of --allow-change.
 std::vector<std::string> changes_that_can_be_allowed();
 
-AdamWOptions adamw_options(const TrainOptions& options);
-WarmupCosine schedule_of(const TrainOptions& options);
+/// std::invalid_argument for a --no-decay that is no regular expression.
+NamedOptimizerOptions optimizer_options(const TrainOptions& options);
+int64_t warmup_of(const TrainOptions& options);
+Schedule schedule_of(const TrainOptions& options);
 
 /// Describes a training run, without its data and the digests of files.
 RunDescription described(const TrainOptions& options, const TransformerConfig& config);

@@ -20,7 +20,7 @@
 #include "weft/extend/token_files.h"
 #include "weft/generate.h"
 #include "weft/ops.h"
-#include "weft/optimizers.h"
+#include "weft/optimizer_named.h"
 #include "weft/ranks.h"
 #include "weft/trace.h"
 #include "weft/trainer.h"
@@ -91,9 +91,9 @@ class Training {
     llama_.shard();
     model_.materialize(device_);
     if (!options.init.empty()) load_weights(model_, options.init);
-    AdamWOptions adamw = adamw_options(options);
-    adamw.offload = options.parallel.choice.state;
-    optimizer_.emplace(model_.named_parameters(), adamw);
+    NamedOptimizerOptions named = optimizer_options(options);
+    named.offload = options.parallel.choice.state;
+    optimizer_ = optimizer_named(options.optimizer, model_.named_parameters(), named);
     if (is_first()) check_writable("--trace", options.trace);
     trainer_.emplace(model_, data.rows.train, *optimizer_, llama_.rows(), trainer_options());
   }
@@ -254,7 +254,7 @@ class Training {
   const DeviceMesh mesh_;
   TransformerModel& model_;
   const Device device_;
-  std::optional<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::optional<Trainer> trainer_;
   std::optional<TraceScope> trace_;
 };

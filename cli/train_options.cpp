@@ -15,6 +15,7 @@
 #include "weft/extend/file.h"
 #include "weft/extend/metrics_destination.h"
 #include "weft/extend/run_folder.h"
+#include "weft/optimizer_named.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -28,11 +29,22 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
   add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
             UINT64_MAX);
+  add_shown(train, "--optimizer", o.optimizer,
+            "How gradients change the weights; muon: AdamW for embeddings, head and vectors")
+      ->check(CLI::IsMember(optimizer_names()));
   add_number(train, "--lr", o.learning_rate,
-             "Peak learning rate of AdamW; warm-up, then cosine (default: 0.003; with --init "
-             "2e-05, with --lora 0.0002)",
+             "Peak learning rate (default: 0.003; with --init 2e-05, with --lora 0.0002; a tenth "
+             "of these for lion)",
              above(0));
-  add_number(train, "--weight-decay", o.weight_decay, "Of AdamW", 0);
+  add_shown(train, "--schedule", o.schedule, "How the learning rate falls after the warm-up")
+      ->check(CLI::IsMember(schedule_names()));
+  add_whole(train, "--warmup", o.warmup,
+            "Steps in which the learning rate rises (default: a tenth of --steps, at most 100)", 0);
+  add_number(train, "--weight-decay", o.weight_decay,
+             "Weight decay, decoupled but for adam and sgd", 0);
+  add_named(train, "--no-decay", o.no_decay, "REGEX",
+            "Parameters in whose names this finds something do not decay, such as "
+            "\"norm|bias|embed\"; vectors never do");
   add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
   add_number(train, "--balance-rate", o.balance_rate,
              "What a step changes the biases by that balance the load of experts (DeepSeek-V3); 0: "
@@ -147,7 +159,14 @@ static void complete(TrainOptions& o) {
   if (o.parallel.adapters.lora && o.init.empty()) {
     fail("--lora is given without --init, expected the model that the adapters belong to");
   }
-  if (o.learning_rate == 0) o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
+  if (o.learning_rate == 0) {
+    o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
+    if (o.optimizer == "lion") o.learning_rate /= 10;
+  }
+  if (o.warmup > o.steps) {
+    fail("--warmup is ", o.warmup, ", expected at most --steps, ", o.steps);
+  }
+  optimizer_options(o);
   if (o.keep_best && o.checkpoints.save.empty()) {
     fail("--save is empty, expected a directory for --keep-best");
   }

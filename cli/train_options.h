@@ -28,7 +28,12 @@ struct TrainOptions {
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;
-  /// 0: 3e-3, or 2e-5 with `init`.
+  std::string optimizer = "adamw", schedule = "cosine";
+  /// A regular expression; empty: only vectors do not decay.
+  std::string no_decay;
+  /// Steps; below 0: a tenth of all, at most 100.
+  int64_t warmup = -1;
+  /// 0: 3e-3, or 2e-5 with `init`; a tenth of that for Lion.
   double learning_rate = 0;
   double weight_decay = 0.1;
   double clip = 1;

@@ -165,9 +165,16 @@ def test_other_moments_and_dtypes_are_refused(tmp_path):
 
         return weft.run_ranks(1, body)[0]
 
-    path = save("f8", tensor=weft.zeros(3).to(weft.float8_e4m3))
+    path = save("f8", tensor=weft.zeros(3).to(weft.float8_e4m3fn))
     with pytest.raises(ValueError, match="a tensor is f8_e4m3, expected a dtype that PyTorch's"):
         weft.export_dcp(path, str(tmp_path / "out"))
+
+    parameter = weft.nn.Parameter(weft.ones(3, 200))
+    optimizer = weft.optim.AdamW8bit([parameter])
+    (parameter * parameter).sum().backward()
+    optimizer.step()
+    with pytest.raises(ValueError, match="is a moment .*, expected one of PyTorch's AdamW or SGD"):
+        weft.export_dcp(save("bits", optimizer=optimizer), str(tmp_path / "out"))
 
 
 def test_pytorch_reads_what_weft_writes(tmp_path):

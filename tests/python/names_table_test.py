@@ -373,6 +373,60 @@ def rows():
     return cells[1:]
 
 
+def stepped(mesh, make, placements):
+    """A parameter, with this layout or none, after a step of the optimizer that make makes."""
+    value = weft.from_numpy(WHOLE.copy())
+    value = weft.distribute(value, mesh, placements) if placements else value
+    parameter = weft_nn.Parameter(value)
+    optimizer = make([parameter])
+    (parameter * parameter).sum().backward()
+    optimizer.step()
+    return parameter
+
+
+@of_ranks("`torch.optim.Muon(matrices)`")
+def _(mesh, world):
+    def muon(parameters):
+        return weft.optim.Muon(parameters, lr=0.1)
+
+    return [(stepped(mesh, muon, [S0, S1]), stepped(mesh, muon, None))]
+
+
+@of_ranks("`AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.999))`")
+def _(mesh, world):
+    parameter = weft_nn.Parameter(shards(mesh, S0, R))
+    ema = weft.optim.Ema([parameter], 0.999)
+    ema.update()
+    with weft.no_grad():
+        parameter.add_(1.0)
+    ema.update()
+    with ema.applied():
+        averaged = parameter.detach() + 0
+    return [(averaged, WHOLE + 0.001), (parameter, WHOLE + 1)]
+
+
+@of_ranks("`torch.amp.GradScaler`")
+def _(mesh, world):
+    parameter = weft_nn.Parameter(shards(mesh, S0, R))
+    optimizer = weft.optim.SGD([parameter], lr=1.0)
+    scaler = weft.optim.GradScaler(init_scale=8.0)
+    scaler.scale(parameter.sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return [(parameter, WHOLE - 1), (scaler.get_scale(), 8.0)]
+
+
+@of_ranks("`transformers.get_scheduler(name, optimizer, warmup, total)`")
+def _(mesh, world):
+    optimizer = weft.optim.SGD([weft_nn.Parameter(shards(mesh, S0, R))], lr=1.0)
+    scheduler, rates = weft.optim.get_scheduler("linear", optimizer, 2, 4), []
+    for _ in range(5):
+        rates.append(optimizer.param_groups[0]["lr"])
+        scheduler.step()
+    schedule = weft.optim.schedule_named("linear", 1.0, 2, 4)
+    return [(rates, [0, 0.5, 1, 0.5, 0]), ([schedule(i) for i in range(5)], rates)]
+
+
 def whole(x):
     if isinstance(x, weft.Parameter):
         x = x.data
