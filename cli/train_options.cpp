@@ -161,6 +161,7 @@ static void complete(TrainOptions& o) {
   }
   if (o.learning_rate == 0) {
     o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
+    if (o.parallel.adapters.lora) o.learning_rate = kAdapterRate;
     if (o.optimizer == "lion") o.learning_rate /= 10;
   }
   if (o.warmup > o.steps) {
@@ -180,6 +181,22 @@ static void complete(TrainOptions& o) {
   }
 }
 
+static void add_output_flags(CLI::App& train, TrainOptions& o) {
+  add_named(train, "--metrics", o.metrics, "FILE",
+            "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
+            "tensorboard:DIR or DIR/, or else as JSON lines; several may be given. See weft report")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_named(train, "--trace", o.trace, "FILE",
+            "Write ops and collectives of all ranks to FILE, as a Chrome trace");
+  add_whole(train, "--sample", o.sample, "Tokens to generate when done", 0);
+  train.add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
+}
+
+/// Options that are added from here on stand under this title in the help.
+static void begin_group(CLI::App& command, const char* title) {
+  command.option_defaults()->group(title);
+}
+
 void add_train(CLI::App& program, int& code) {
   const auto options = std::make_shared<TrainOptions>();
   TrainOptions& o = *options;
@@ -197,7 +214,9 @@ void add_train(CLI::App& program, int& code) {
             "or of token files (.bin) of weft tokenize or llm.c")
       ->required();
   train->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  begin_group(*train, "Data");
   add_data_flags(*train, o.rows);
+  begin_group(*train, "Model, ranks and memory");
   add_parallel_flags(*train, o.parallel);
   add_named(*train, "--init", o.init, "DIR",
             "Weights to start from: a Hugging Face model, a run, a checkpoint or an import");
@@ -212,22 +231,18 @@ void add_train(CLI::App& program, int& code) {
   train->add_flag("--deterministic", o.deterministic,
                   "The same bits in each run on GPUs, of processes as of threads: NCCL adds up in "
                   "the order of the ranks, cuDNN's gradient of attention in one order");
+  begin_group(*train, "Steps and optimizer");
   add_numbers(*train, o);
+  begin_group(*train, "Validation and trouble");
   add_loop_flags(*train, o);
+  begin_group(*train, "Checkpoints");
   add_resume_flags(*train, o.checkpoints);
-  add_named(*train, "--metrics", o.metrics, "FILE",
-            "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
-            "tensorboard:DIR or DIR/, or else as JSON lines; several may be given. See weft report")
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_named(*train, "--trace", o.trace, "FILE",
-            "Write ops and collectives of all ranks to FILE, as a Chrome trace");
-  add_whole(*train, "--sample", o.sample, "Tokens to generate when done", 0);
-  train->add_option("--prompt", o.prompt, "Text the sample begins with (default: held-out text)");
-  train->callback([options, train, &code] {
+  begin_group(*train, "What the run writes");
+  add_output_flags(*train, o);
+  train->callback([options, &code] {
     const std::string& run = options->init.empty() ? options->checkpoints.resume : options->init;
     again_if_removed(run, [&] {
       TrainOptions own = *options;
-      if (own.parallel.adapters.lora && train->count("--lr") == 0) own.learning_rate = kAdapterRate;
       complete(own);
       cli::train(own);
     });
