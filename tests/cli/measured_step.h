@@ -7,6 +7,7 @@
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
+#include "weft/fsdp.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
@@ -27,7 +28,8 @@ inline void train_step(ParallelTransformer& model, AdamW& optimizer,
   for (int64_t micro_step = 0; micro_step < options.accumulate; ++micro_step) {
     const TensorOptions integers{DType::i64, cpu, model.rows()};
     const Shape shape{model.micro_batch(), options.seq};
-    model.train(zeros(shape, integers), zeros(shape, integers), micro_step).full_tensor();
+    const NoSync no_sync(model.model(), micro_step + 1 < options.accumulate);
+    model.differentiate(zeros(shape, integers), zeros(shape, integers)).full_tensor();
   }
   optimizer.step(clip_scale(gradient_norm(model.model().parameters()), 1));
 }
