@@ -214,7 +214,7 @@ TEST(Llama, RefusesMasksThatDoNotFit) {
   EXPECT_EQ(error_of([&] {
               encoder(Tensors{ids, ones({2, 3})});
             }),
-            "model: dtype of the mask is f32, expected bool");
+            "model: dtype of the mask is f32, expected bool; an encoder takes no segments");
   EXPECT_EQ(error_of([&] {
               encoder(Tensors{ids, ones({1, 3}, {.dtype = boolean})});
             }),

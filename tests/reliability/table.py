@@ -541,7 +541,7 @@ def environment(case, plan, rng):
 @fault("metrics-file", "start", "metrics", weight=0.5)
 def metrics_file(case, plan, rng):
     """The metrics cannot be written."""
-    plan.flags["--metrics"] = rng.choice(["/dev/full", str(case.folder),
+    plan.flags["--metrics"] = rng.choice(["/dev/full", "/dev/null/metrics",
                                           str(case.folder / "missing" / "metrics")])
     return f"--metrics {plan.flags['--metrics']}"
 
