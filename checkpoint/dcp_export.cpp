@@ -223,15 +223,18 @@ class DcpWriter {
   }
 
   /// Where PyTorch keeps a tensor, an optimizer's moments under its names.
-  Path torch_path(const std::string& key, DType dtype) const {
+  Path torch_path(const std::string& key) const {
     const Path path = path_of(key);
     if (path.size() < 2 || !optimizers_.contains(path[0])) return path;
     const size_t dot = path[1].rfind('.');
     const std::string parameter = path[1].substr(0, dot), moment = path[1].substr(dot + 1);
     const std::string_view name = torch_moment(moment);
-    if (name.empty() || !is_floating(dtype)) {
-      fail("export: ", source_.path, ": tensor ", in_quotes(key), " is a moment of ", dtype, ' ',
-           in_quotes(moment), ", expected one of PyTorch's AdamW or SGD");
+    // Lion and Muon have one that AdamW has too, but not the other.
+    const std::string other = moment == "m" ? "v" : moment == "v" ? "m" : moment;
+    if (name.empty() ||
+        !source_.contents.tensors.contains(concat(path[0], '/', parameter, '.', other))) {
+      fail("export: ", source_.path, ": tensor ", in_quotes(key), " is a moment without the ones ",
+           "that PyTorch's optimizers have too, expected all of AdamW or SGD");
     }
     return {path[0], "state", parameter, std::string(name)};
   }
@@ -251,7 +254,7 @@ class DcpWriter {
       boxes.push_back(box);
       chunks.push_back(chunk(box.offset, box.shape));
     }
-    const std::string name = note(torch_path(key, dtype), tensor_metadata(dtype, shape, chunks));
+    const std::string name = note(torch_path(key), tensor_metadata(dtype, shape, chunks));
     for (size_t i = 0; i < boxes.size(); ++i) {
       std::vector<std::byte> elements(static_cast<size_t>(bytes_of(boxes[i].shape, dtype)));
       if (!elements.empty()) read_wishes(source_, {{key, boxes[i], elements.data()}});
