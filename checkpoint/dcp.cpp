@@ -262,6 +262,10 @@ class DcpReader {
       fail("checkpoint: ", name_, ": ", in_quotes(name), " is ", entry.dtype,
            ", expected f32 or i64");
     }
+    if (!(steps >= 0 && steps < 0x1p53)) {
+      fail("checkpoint: ", name_, ": ", in_quotes(name), " is ", steps,
+           ", expected a count of steps");
+    }
     const Path parameter(path.begin() + 2, path.end() - 1);
     source_.contents.numbers[concat(path[0], '/', joined(parameter, 0), ".steps")] =
         static_cast<int64_t>(steps);
@@ -331,6 +335,12 @@ class DcpReader {
       if (decoupled && decoupled.mapped() == 0 && options["weight_decay"] != 0) {
         fail("checkpoint: ", name_, ": ", part, ".param_groups.", number,
              " adds weight decay to the gradients, expected decoupled weight decay (AdamW)");
+      }
+      // PyTorch's SGD does not count its steps; weft's need not either, but for the first.
+      for (const std::string& parameter : group.parameters) {
+        const std::string key = concat(part, '/', parameter);
+        source_.contents.numbers.try_emplace(
+            key + ".steps", source_.contents.tensors.contains(key + ".velocity") ? 1 : 0);
       }
       for (const auto& [option, bits] : options) {
         if (&group == &first) {

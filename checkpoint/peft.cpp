@@ -222,6 +222,7 @@ class PeftConfig {
       : path_((fs::path(directory) / kConfigFile).string()),
         json_(ordered_json::parse(read_json("load_peft", path_))) {
     expect("peft_type", "LORA", {"LORA"});
+    expect("use_rslora", false, {true, false, nullptr});
     expect("bias", "none", {"none"});
     for (const char* name :
          {"use_dora", "lora_bias", "megatron_config", "modules_to_save", "rank_pattern",

@@ -216,7 +216,7 @@ class PickleReader {
   /// An object of a function or class and its arguments.
   bool call(size_t arguments) {
     std::vector<const Pickled*> values = popped(arguments);
-    if (values.size() > 2) values.pop_back();  // NEWOBJ_EX's keywords
+    if (arguments == 2) values.pop_back();  // NEWOBJ_EX's keywords
     values.insert(values.begin(), pop());
     if (!values[0]->is(Kind::global) || !values[1]->is(Kind::list)) {
       wrong("a call of something that has no name", "a function or class");

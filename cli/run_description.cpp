@@ -67,6 +67,12 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
            "the schedule of the learning rate changes from here on"});
   run.add({"warm-up", warmup_of(options)});
   run.add({"optimizer", options.optimizer, Resumed::refused});
+  const AdapterFlags& adapters = parallel.adapters;
+  if (adapters.lora) {
+    run.add({"qlora", int64_t{adapters.bits}, Resumed::refused});
+    run.add({"lora dropout", adapters.lora->dropout, Resumed::noted,
+             "other elements are dropped from here on"});
+  }
   run.add({"schedule", options.schedule, Resumed::noted, "the learning rate changes from here on"});
   run.add({"no-decay", options.no_decay, Resumed::noted, "other parameters decay from here on"});
   const auto rounds = [&](const char* name, auto value) {

@@ -22,8 +22,14 @@ namespace weft {
 bool is_hidden_matrix(const NamedParameter& named) {
   if (named.parameter->shape().ndim() != 2) return false;
   const std::string& name = named.name();
-  const bool is_head = name == "output.weight" || name.ends_with(".output.weight") ||
-                       name.find("head.") != name.npos || name == "head";
+  // A module whose name is "head" or ends with "_head", as a whole part of the path.
+  bool is_head = name == "output.weight" || name.ends_with(".output.weight");
+  for (size_t at = 0; at < name.size();) {
+    const size_t end = std::min(name.find('.', at), name.size());
+    const std::string_view part = std::string_view(name).substr(at, end - at);
+    is_head = is_head || part == "head" || part.ends_with("_head");
+    at = end + 1;
+  }
   constexpr const char* kEmbeddings[] = {"embed", "wte", "wpe"};
   return !is_head && std::ranges::none_of(kEmbeddings, [&](const char* word) {
     return name.find(word) != name.npos;

@@ -100,7 +100,7 @@ std::string Policies::reason_to_skip(int64_t step, double loss, double norm) {
                           is_finite(loss) ? norm : loss, ", ", largest_gradient()));
   }
   const std::optional<double> usual = options_.spike > 0 ? median() : std::nullopt;
-  if (!usual || loss <= options_.spike * *usual) {
+  if (!usual || loss <= *usual + (options_.spike - 1) * std::abs(*usual)) {
     note_loss(loss);
     return {};
   }

@@ -21,6 +21,9 @@ class Policies {
   /// Returns why the step is skipped; empty where its gradients are to be used. std::runtime_error
   /// where the run stops. Collective; `loss` and `norm` are equal on all ranks.
   std::string reason_to_skip(int64_t step, double loss, double norm);
+  /// Counts a step that is skipped for `reason`, which it returns. std::runtime_error for more than
+  /// `most_skipped` in a row.
+  std::string skipped(const std::string& reason);
   /// Notes a loss of a validation; returns whether it is the lowest.
   bool note_validation(int64_t step, double loss);
   /// Returns whether as many validations as `patience` in a row found no lower loss.
@@ -35,7 +38,6 @@ class Policies {
   void set(const std::string& name, double value);
   std::optional<double> median() const;
   void note_loss(double loss);
-  std::string skipped(const std::string& reason);
   std::string largest_gradient() const;
 
   const TrainerOptions& options_;

@@ -41,6 +41,7 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       loss_(loss ? std::move(loss) : loss_of_model(model)),
       policies_(options_, model, numbers_) {
   check_options();
+  for (const NamedParameter& named : optimizer_.parameters()) updated_.push_back(named.parameter);
   for (const RunItem& item : options_.items) description_.add(item);
   if (options_.graph) graph_.emplace(options_.device);
   const Box own = empty_rows().box();
@@ -66,7 +67,18 @@ void Trainer::Run::check_options() const {
   if (o.validate_every > 0 && !o.validation) {
     fail("trainer: validation is null, expected a dataset for validate_every");
   }
-  if (!(o.spike >= 0)) fail("trainer: spike is ", o.spike, ", expected at least 0");
+  if (!(o.spike == 0 || o.spike > 1))
+    fail("trainer: spike is ", o.spike, ", expected above 1, or 0");
+  if (o.validation && o.validation_batches == 0 && o.validation->rows() >= Dataset::kEndless) {
+    fail("trainer: validation has no end, expected validation_batches above 0");
+  }
+  const std::pair<const char*, int64_t> counts[] = {
+      {"validate_every", o.validate_every},     {"validation_batches", o.validation_batches},
+      {"most_skipped", o.most_skipped},         {"patience", o.patience},
+      {"save_every", o.checkpoints.save_every}, {"keep", o.checkpoints.keep}};
+  for (const auto& [name, count] : counts) {
+    if (count < 0) fail("trainer: ", name, " is ", count, ", expected at least 0");
+  }
   if ((o.patience > 0 || o.keep_best) && !o.validation) {
     fail("trainer: validation is null, expected a dataset for ",
          o.keep_best ? "keep_best" : "patience");
@@ -157,8 +169,51 @@ static std::vector<Hyperparameter> options_of(Optimizer& optimizer) {
   return all;
 }
 
+/// What ranks must share, a line each, with the rates of some steps.
+static std::string shared_options(const TrainerOptions& o) {
+  std::ostringstream lines;
+  const auto add = [&](const char* name, const auto& value) {
+    lines << name << ' ' << value << '\n';
+  };
+  add("batch", o.batch);
+  add("accumulate", o.accumulate);
+  add("steps", o.steps);
+  add("clip", o.clip);
+  add("validate_every", o.validate_every);
+  add("validation_batches", o.validation_batches);
+  add("rows to validate on", o.validation ? o.validation->rows() : 0);
+  add("spike", o.spike);
+  add("on_spike", static_cast<int>(o.on_spike));
+  add("on_non_finite", static_cast<int>(o.on_non_finite));
+  add("most_skipped", o.most_skipped);
+  add("patience", o.patience);
+  add("keep_best", o.keep_best);
+  add("save", o.checkpoints.save);
+  add("save_every", o.checkpoints.save_every);
+  add("resume", o.checkpoints.resume);
+  add("graph", o.graph);
+  for (const int64_t step : {int64_t{0}, o.steps / 2, o.steps - 1}) {
+    if (o.schedule) add("learning rate", o.schedule(step));
+  }
+  return lines.str();
+}
+
+void Trainer::Run::compare_options() const {
+  const Communicator& world = mesh_.communicator();
+  const std::string own = shared_options(options_), first = world.broadcast(own, 0);
+  std::istringstream here(own), there(first);
+  std::string mistake, one, other;
+  while (mistake.empty() && std::getline(here, one) && std::getline(there, other)) {
+    if (one == other) continue;
+    mistake = concat("trainer: rank ", world.rank(), " has ", one, ", expected ", other,
+                     " as rank 0 has");
+  }
+  fail_on_all_ranks(world, mistake);
+}
+
 int64_t Trainer::Run::resume() {
   if (std::exchange(is_resumed_, true)) return done_;
+  compare_options();
   describe();
   add_digests();
   description_.check_ranks(mesh_.communicator());
@@ -175,7 +230,9 @@ int64_t Trainer::Run::resume() {
   // Only the holder of the lease of the run's folder touches the metrics.
   if (is_first()) progress_.emplace(options_, done_);
   if (launched_ranks() > 1) check_replicas(model_);
-  if (done_ >= options_.steps) {
+  is_over_ = policies_.is_patience_over();
+  if (is_over_) tell_end_by_patience();
+  if (!is_over_ && done_ >= options_.steps) {
     tell(concat(done_, " steps are done already; more need ", option_name("steps", c.are_flags),
                 " above that"));
   }
@@ -197,6 +254,7 @@ bool Trainer::Run::run() {
     ends = end_step(report);
   }
   saver_->end_steps();
+  stops_ = false;
   if (ends && is_first() && options_.tell) {
     const ResumeOptions& c = options_.checkpoints;
     options_.tell(concat(
@@ -204,6 +262,11 @@ bool Trainer::Run::run() {
         c.save.empty() ? "" : option_name("resume", c.are_flags) + ' ', printable(c.save)));
   }
   return !ends;
+}
+
+void Trainer::Run::tell_end_by_patience() const {
+  tell(concat("the run ends at step ", done_, ": ", policies_.best_in_words(), ", and ",
+              options_.patience, " validations in a row found no lower one"));
 }
 
 /// Returns true when the run ends before its last step.
@@ -224,15 +287,12 @@ bool Trainer::Run::end_step(StepReport& report) {
   done_ = step;
   const bool is_best = validates && policies_.note_validation(step, validation_loss);
   if (is_best && options_.keep_best) saver_->save_best(step);
-  is_over_ = step == options_.steps || policies_.is_patience_over();
+  is_over_ = step == options_.steps || (validates && policies_.is_patience_over());
   const auto saving = Clock::now();
   const bool ends = saver_->after_step(step, is_over_, stops_);
   save_seconds_ = seconds_since(saving);
   policies_.check_finite(step, "validation loss", validation_loss);
-  if (is_over_ && step < options_.steps) {
-    tell(concat("the run ends at step ", step, ": ", policies_.best_in_words(), ", and ",
-                options_.patience, " validations in a row found no lower one"));
-  }
+  if (is_over_ && step < options_.steps) tell_end_by_patience();
   return ends;
 }
 

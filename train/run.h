@@ -66,6 +66,8 @@ class Trainer::Run {
   void add_digests();
   bool validates_after(int64_t step) const;
   bool end_step(StepReport& report);
+  void tell_end_by_patience() const;
+  void compare_options() const;
   void tell(const std::string& line) const {
     if (is_first() && options_.tell) options_.tell(line);
   }
@@ -74,6 +76,8 @@ class Trainer::Run {
   Module& model_;
   const std::shared_ptr<const Dataset> data_;
   Optimizer& optimizer_;
+  /// The parameters that the optimizer updates: others do not count for clipping.
+  std::vector<ParameterPtr> updated_;
   const Sharding rows_;
   const DeviceMesh mesh_;
   const Loss loss_;

@@ -96,7 +96,7 @@ void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
     (weight == 1 ? loss : mul(loss, weight)).backward();
     losses_.push_back(loss.detach().full_tensor());
   }
-  norm_ = gradient_norm(model_.parameters());
+  norm_ = gradient_norm(updated_);
 }
 
 /// The same as a graph, of batches that are always in one place, and the update with it.
@@ -141,7 +141,7 @@ StepReport Trainer::Run::train_step(int64_t step) {
   report.parts.data = lap(since);
   if (batches.empty()) {
     report.loss = std::numeric_limits<double>::quiet_NaN();
-    report.skipped = "no target counts";
+    report.skipped = policies_.skipped("no target counts");
     optimizer_.zero_grad();
   } else {
     graph_ ? step_by_graph(batches) : differentiate(batches);
@@ -155,9 +155,9 @@ StepReport Trainer::Run::train_step(int64_t step) {
     report.parts.forward_backward = lap(since);
     report.skipped = policies_.reason_to_skip(step, report.loss, report.gradient_norm);
     if (report.skipped.empty() && !graph_updates()) update();
-    if (report.skipped.empty()) {
-      report.experts = end_step_of_experts(model_, options_.balance_rate);
-    }
+    // A step that is left out moves no biases; its load does not count for the next one.
+    report.experts =
+        end_step_of_experts(model_, report.skipped.empty() ? options_.balance_rate : 0);
     report.parts.update = lap(since);
   }
   if (options_.device == cpu) report.parts.collectives = seconds_in_waits() - waited;

@@ -48,8 +48,15 @@ static int64_t vocabulary_of(const DataOptions& options) {
 /// Returns whether the files are tokenised, and checks that they can be.
 static bool is_tokenized(const std::vector<std::string>& files, const DataOptions& options) {
   const DataKind kind = data_kind(files[0]);
-  if (kind == DataKind::tokens) return false;
   const bool is_text = kind == DataKind::text;
+  if (kind != DataKind::lines && !options.field.empty()) {
+    fail("data: ", files[0], " has no fields, expected lines of JSON (.jsonl) for the field ",
+         in_quotes(options.field));
+  }
+  if (is_text && options.loss == LossOn::assistant) {
+    fail("data: ", files[0], " is text, expected conversations for a loss on the assistant alone");
+  }
+  if (kind == DataKind::tokens) return false;
   if (options.tokenizer && !(is_text && options.bytes)) return true;
   const int64_t vocabulary = vocabulary_of(options);
   if (!is_text || (vocabulary > kByteIds && !options.bytes)) {

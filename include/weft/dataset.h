@@ -30,8 +30,9 @@ class WEFT_API Dataset {
   virtual ~Dataset() = default;
   /// Tokens of a row.
   virtual int64_t sequence() const = 0;
-  /// Rows of an epoch.
+  /// Rows of an epoch; kEndless or more where there is no end.
   virtual int64_t rows() const = 0;
+  static constexpr int64_t kEndless = int64_t{1} << 40;
   /// Whether rows hold several documents, whose tokens do not attend to each other.
   virtual bool has_segments() const { return false; }
   /// Returns whether targets may be kIgnoredTarget; if so, trainers count the others.

@@ -62,7 +62,10 @@ static Tensor weighted(const Tensor& losses, const Tensor& weight) {
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
                             std::string_view reduction) {
   check_pair("binary_cross_entropy", input, target);
-  const auto log_of = [](const Tensor& x) { return clip(log(x), -100, std::nullopt); };
+  // At least -100, as PyTorch: log(1e-44) is below. Where x is 0 the gradient is 0.
+  const auto log_of = [](const Tensor& x) {
+    return clip(log(clip(x, 1e-44, std::nullopt)), -100, std::nullopt);
+  };
   const Tensor ones = ones_like(target);
   const Tensor likelihood =
       add(mul(target, log_of(input)), mul(sub(ones, target), log_of(sub(ones_like(input), input))));
@@ -75,8 +78,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
   const char* what = "binary_cross_entropy_with_logits";
   check_pair(what, input, target);
   const Tensor ones = ones_like(target);
-  // softplus(-x), without overflow.
-  Tensor positive = add(log1p(exp(neg(abs(input)))), relu(neg(input)));
+  // softplus(-x), without overflow, and with its gradient at 0.
+  Tensor positive = logaddexp(zeros_like(input), neg(input));
   if (pos_weight) {
     const Tensor more = mul(sub(pos_weight, ones_like(pos_weight)), target);
     positive = mul(add(ones, more), positive);
@@ -113,7 +116,9 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   const Tensor chosen = gather(input, input.ndim() - 1, unsqueeze(safe, -1));
   Tensor weights = cast(counts, input.dtype());
   if (weight) weights = mul(weights, reshape(gather(weight, 0, flatten(safe)), safe.shape()));
-  const Tensor losses = neg(mul(squeeze(chosen, -1), weights));
+  // What does not count may be -inf.
+  const Tensor picked = squeeze(chosen, -1);
+  const Tensor losses = neg(mul(where(counts, picked, zeros_like(picked)), weights));
   if (reduction == "mean") return div(sum(losses), sum(weights));
   return reduced_elements("nll_loss", losses, reduction);
 }

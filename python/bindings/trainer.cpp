@@ -26,8 +26,11 @@ struct GivenRow {
 
 GivenRow row_of(int64_t index, const py::object& given) {
   const auto ids_of = [index](const py::handle& part) {
-    Ids ids = Ids::ensure(py::reinterpret_borrow<py::object>(part));
-    if (!ids || ids.ndim() != 1) {
+    const auto given_part = py::array::ensure(py::reinterpret_borrow<py::object>(part));
+    const bool is_whole = given_part && std::string_view("iub").find(given_part.dtype().kind()) !=
+                                            std::string_view::npos;
+    const Ids ids = is_whole ? Ids::ensure(given_part) : Ids();
+    if (!is_whole || !ids || ids.ndim() != 1) {
       PyErr_Clear();
       fail("trainer: row ", index, " of data has a ", type_of(part),
            ", expected whole numbers of one dim");
@@ -96,7 +99,6 @@ template <class Row> Callable row_function(const Row& row) {
 }
 
 std::shared_ptr<const Dataset> dataset_of(const py::object& data) {
-  constexpr int64_t kEndless = int64_t{1} << 40;
   if (data.is_none()) return {};
   if (py::isinstance<Dataset>(data)) return data.cast<std::shared_ptr<Dataset>>();
   const bool is_sized = py::hasattr(data, "__len__");
@@ -106,14 +108,19 @@ std::shared_ptr<const Dataset> dataset_of(const py::object& data) {
           const py::object rows = data.attr("read")(index, 1);
           return py::object(rows[py::int_(0)]);
         }),
-        is_sized ? static_cast<int64_t>(py::len(data)) : kEndless);
+        is_sized ? static_cast<int64_t>(py::len(data)) : Dataset::kEndless);
   }
   if (!is_sized && PyCallable_Check(data.ptr())) {
-    return std::make_shared<RowsOfPython>(Callable(data.cast<py::function>()), kEndless);
+    return std::make_shared<RowsOfPython>(Callable(data.cast<py::function>()), Dataset::kEndless);
   }
   if (!py::isinstance<py::iterable>(data)) {
     fail_type("trainer: data is a ", type_of(data),
               ", expected a Dataset, a function of an index, an object with read, or rows");
+  }
+  if (PyIter_Check(data.ptr())) {
+    fail_type(
+        "trainer: data is an iterator, which is read once, expected rows that can be read "
+        "again: a list or a function of an index");
   }
   const bool is_indexed = is_sized && py::hasattr(data, "__getitem__");
   const py::object rows = is_indexed ? data : py::object(py::list(data));

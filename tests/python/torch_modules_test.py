@@ -59,7 +59,7 @@ def test_losses_are_those_of_pytorch(name, x, y, options, reduction):
     want = made(torch.nn, torch.tensor)(theirs, torch.tensor(y))
     close(got, want)
     if name == "BCELoss" and options:
-        return  # the logarithm of 0 is cut off; its gradient is PyTorch's by convention
+        return  # PyTorch's gradient is 1e12 where the probability of the right class is 0
     got.sum().backward()
     want.sum().backward()
     close(ours.grad, theirs.grad)
