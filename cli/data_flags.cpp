@@ -63,6 +63,37 @@ std::string tokenizer_in(const std::string& model) {
   return Tokenizer::is_in(kept) ? kept : "";
 }
 
+void keep_tokenizer(const DataFlags& flags, const std::optional<Tokenizer>& tokenizer,
+                    const std::string& directory) {
+  namespace fs = std::filesystem;
+  if (directory.empty() || !tokenizer) return;
+  const fs::path kept = kept_model_files(directory), from = flags.tokenizer;
+  const auto copy = [&](const fs::path& file) {
+    std::error_code ignored;
+    if (fs::equivalent(file, kept / file.filename(), ignored)) return;
+    fs::create_directories(kept);
+    fs::copy_file(file, kept / file.filename(), fs::copy_options::overwrite_existing);
+  };
+  const auto is_of_tokenizer = [](const std::string& name) {
+    return name.starts_with("tokenizer") || name.starts_with("chat_template") ||
+           name == "special_tokens_map.json";
+  };
+  if (from.empty()) {
+    // That of the model, which the run keeps already.
+  } else if (!fs::is_directory(from)) {
+    copy(from);
+  } else {
+    for (const fs::directory_entry& entry : fs::directory_iterator(from)) {
+      if (entry.is_regular_file() && is_of_tokenizer(entry.path().filename())) copy(entry.path());
+    }
+  }
+  if (flags.text.chat_template.empty()) return;
+  fs::create_directories(kept);
+  OutputFile file("train", (kept / "chat_template.jinja").string(), OutputFile::Mode::replace);
+  file.write(tokenizer->chat_template());
+  file.close();
+}
+
 void apply(const DataFlags& flags, const std::string& model, DataOptions& options) {
   options.bytes = flags.tokenizer == "bytes";
   std::string path = options.bytes ? "" : flags.tokenizer;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,12 @@ void add_data_flags(CLI::App& command, DataFlags& flags);
 /// The directory of the tokenizer of a model: a directory, its config.json, or what a run keeps of
 /// the model that it began from; empty: none.
 std::string tokenizer_in(const std::string& model);
+
+/// Copies the files of a tokenizer and the chat template that flags name to what the run in
+/// `directory` keeps, so that it is sampled and taken up with them. Nothing for a run that is not
+/// saved.
+void keep_tokenizer(const DataFlags& flags, const std::optional<Tokenizer>& tokenizer,
+                    const std::string& directory);
 
 /// Fills in what the flags say. `model` is the directory of the model's tokenizer, or empty.
 void apply(const DataFlags& flags, const std::string& model, DataOptions& options);

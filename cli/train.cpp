@@ -104,6 +104,7 @@ class Training {
     trainer_->add({"tokens", data_.rows.train->tokens(), Resumed::allowed, "data"});
     for (const RunItem& digest : digests.get()) trainer_->add(digest);
     trainer_->resume();
+    if (is_first()) keep_tokenizer(options_.rows, data_.tokenizer, options_.checkpoints.save);
     const std::optional<StepSeconds> predicted = prediction();
     if (is_first()) set_aside("--trace", options_.trace);
     if (!options_.trace.empty()) trace_.emplace();

@@ -67,8 +67,7 @@ void Trainer::Run::check_options() const {
   if (o.validate_every > 0 && !o.validation) {
     fail("trainer: validation is null, expected a dataset for validate_every");
   }
-  if (!(o.spike == 0 || o.spike > 1))
-    fail("trainer: spike is ", o.spike, ", expected above 1, or 0");
+  if (!(o.spike >= 0)) fail("trainer: spike is ", o.spike, ", expected at least 0");
   if (o.validation && o.validation_batches == 0 && o.validation->rows() >= Dataset::kEndless) {
     fail("trainer: validation has no end, expected validation_batches above 0");
   }

@@ -522,3 +522,15 @@ def test_a_block_of_a_transformer_is_a_module_of_its_own():
     np.testing.assert_array_equal(block(x).detach().numpy(), model.blocks()[1](x).detach().numpy())
     with pytest.raises(ValueError, match="transformer_block: layer is 2, expected 0 to 1"):
         nn.transformer_block(config, 2)
+
+
+def test_losses_at_their_edges():
+    """Values and gradients of PyTorch."""
+    x = weft.tensor([0.0, 0.0, 1.0]).requires_grad_()
+    nn.BCEWithLogitsLoss()(x, weft.tensor([1.0, 0.0, 1.0])).backward()
+    np.testing.assert_allclose(x.grad.numpy(), [-1 / 6, 1 / 6, -0.0896471], rtol=1e-5)
+    logits = weft.tensor([20.0, -1.0]).requires_grad_()
+    nn.BCELoss()(weft.sigmoid(logits), weft.tensor([1.0, 0.0])).backward()
+    np.testing.assert_allclose(logits.grad.numpy(), [0, 0.1344707], rtol=1e-4)
+    scores = weft.tensor([[-np.inf, -0.1], [-1.0, -2.0]])
+    assert nn.NLLLoss()(scores, weft.tensor([-100, 1])).item() == 2

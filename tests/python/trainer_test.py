@@ -173,6 +173,65 @@ def test_names_what_is_wrong():
             bigram_run(data)
     with pytest.raises(ValueError, match="on_spike"):
         bigram_run(rows, on_spike="ignore")
+    with pytest.raises(ValueError, match="row 0 of data has a numpy.ndarray, expected whole"):
+        bigram_run([np.ones(17) / 2])
+    with pytest.raises(TypeError, match="data is an iterator, which is read once, expected rows"):
+        bigram_run(iter(rows))
+    for options, text in [
+        ({"validation": masked_row}, "validation has no end, expected validation_batches above 0"),
+        ({"most_skipped": -1}, "most_skipped is -1, expected at least 0"),
+        ({"save_every": -2}, "save_every is -2, expected at least 0"),
+    ]:
+        with pytest.raises(ValueError, match=f"trainer: {text}"):
+            bigram_run(rows, **options)
+
+
+def test_ranks_share_their_options():
+    def body(world, **options):
+        model, mesh = Bigrams(), weft.DeviceMesh(world, {"dp": world.size})
+        weft.fully_shard(model, mesh)
+        model.materialize()
+        adamw = optim.AdamW(model.parameters())
+        trainer = weft.Trainer(
+            model, masked_row, adamw, mesh, lambda i, t: weft.mean(model(i)), batch=4, **options
+        )
+        trainer.run()
+
+    with pytest.raises(ValueError, match="trainer: rank 1 has steps 3, expected steps 2 as rank 0"):
+        weft.run_ranks(2, lambda world: body(world, steps=2 + world.rank))
+    with pytest.raises(ValueError, match="trainer: rank 1 has learning rate 2, expected learning"):
+        weft.run_ranks(
+            2, lambda world: body(world, steps=2, schedule=lambda step: 1.0 + world.rank)
+        )
+
+
+def test_steps_of_which_no_target_counts_are_not_endless():
+    rows = [(np.arange(SEQ), np.full(SEQ, -100))] * 4
+    with pytest.raises(RuntimeError, match="3 steps in a row were skipped, expected at most 2"):
+        bigram_run(rows, most_skipped=2)
+
+
+def test_parameters_that_the_optimizer_lacks_do_not_count_for_clipping():
+    model = Bigrams()
+    model.materialize()
+    norms = []
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 1})
+        weft.fully_shard(model, mesh)
+        sgd = optim.SGD([model.head.bias], lr=1e-9)
+
+        def loss(ids, targets):
+            return weft.sum(model(ids) * 1.0)
+
+        trainer = weft.Trainer(
+            model, masked_row, sgd, mesh, loss, batch=2, steps=3,
+            on_step=lambda report: norms.append(report.gradient_norm),
+        )  # fmt: skip
+        trainer.run()
+
+    weft.run_ranks(1, body)
+    assert norms[0] == pytest.approx(norms[2], rel=1e-4)
 
 
 def test_example_has_the_losses_of_pytorch():
