@@ -109,13 +109,22 @@ static std::set<std::string> target_modules(Module& model, const std::vector<Ada
   for (const auto& [path, module] : model.named_modules()) {
     const bool is_part = path.ends_with(".lora_A") || path.ends_with(".lora_B");
     if (is_part || adapted.contains(path)) continue;
-    if (dynamic_cast<const Linear*>(module)) others.insert(last_name(path));
+    if (dynamic_cast<const Linear*>(module)) {
+      others.insert(last_name(path));
+      try {
+        others.insert(last_name(paths.there(path)));
+      } catch (const std::invalid_argument&) {
+        // Part of a fused one, which has no name of its own there.
+      }
+    }
     // Hugging Face's models may have a Linear for each expert.
     for (const auto& [name, parameter] : module->own_parameters()) others.insert(name);
   }
   for (const AdaptedLinear& one : all) {
     const std::string there = paths.there(one.path);
-    targets.insert(others.contains(last_name(one.path)) ? there : last_name(there));
+    const bool is_shared =
+        others.contains(last_name(one.path)) || others.contains(last_name(there));
+    targets.insert(is_shared ? there : last_name(there));
   }
   return targets;
 }
@@ -188,29 +197,43 @@ static Tensor gathered(const Tensor& value) {
   return dense;
 }
 
-void save_peft(Module& model, const std::string& directory, const PeftOptions& options) {
-  const std::vector<AdaptedLinear> adapted = adapted_in("save_peft", model);
-  const PeftPaths paths("save_peft", model);
-  const std::string config = config_text(model, adapted, paths, options);
+using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
+
+static void write_peft(const std::string& directory, const std::string& config,
+                       const NamedTensors& tensors) {
   std::error_code ignored;
   for (const char* name : {kTensorFile, kConfigFile}) {
     if (!fs::exists(fs::path(directory) / name, ignored)) continue;
     fail("save_peft: ", directory, " has ", name, " already, expected a directory without");
   }
-  const NoGrad no_grad;
-  std::vector<std::pair<std::string, Tensor>> tensors;
-  // No rank writes before all have looked: the first gather waits for them.
-  visit_matrices(adapted, paths, [&](const std::string& name, const Tensor& value) {
-    tensors.emplace_back(name, gathered(value));
-  });
-  const Sharding sharding = value_of(*adapted[0].a).sharding();
-  if (sharding && sharding.mesh().root().rank() != 0) return;
   make_directories(directory);
   write_file(fs::path(directory) / kTensorFile, [&](OutputFile& out) {
     out.write(header_of(tensors));
     for (const auto& [name, tensor] : tensors) out.write(elements_of(tensor));
   });
   write_file(fs::path(directory) / kConfigFile, [&](OutputFile& out) { out.write(config); });
+}
+
+void save_peft(Module& model, const std::string& directory, const PeftOptions& options) {
+  const std::vector<AdaptedLinear> adapted = adapted_in("save_peft", model);
+  const PeftPaths paths("save_peft", model);
+  const std::string config = config_text(model, adapted, paths, options);
+  const NoGrad no_grad;
+  NamedTensors tensors;
+  visit_matrices(adapted, paths, [&](const std::string& name, const Tensor& value) {
+    tensors.emplace_back(name, gathered(value));
+  });
+  const Sharding sharding = value_of(*adapted[0].a).sharding();
+  if (!sharding) return write_peft(directory, config, tensors);
+  // The first rank alone looks and writes; the others learn what came of it.
+  const Communicator& ranks = sharding.mesh().root().communicator();
+  std::string mistake;
+  try {
+    if (ranks.rank() == 0) write_peft(directory, config, tensors);
+  } catch (const std::exception& error) {
+    mistake = error.what();
+  }
+  fail_on_all_ranks(ranks, mistake);
 }
 
 namespace {

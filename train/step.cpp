@@ -176,12 +176,33 @@ void Trainer::Run::report_figures(StepReport& report, Clock::time_point began,
   report.memory = memory_statistics(options_.device.kind);
 }
 
+namespace {
+
+/// No module trains while it lives; afterwards those do that did before.
+class EvaluationScope : NotCopied {
+ public:
+  explicit EvaluationScope(Module& model) {
+    // Parents come before their children, which a change of the parent changes too.
+    for (const auto& [name, module] : model.named_modules()) {
+      were_.emplace_back(module, module->is_training());
+    }
+    model.set_training(false);
+  }
+  ~EvaluationScope() {
+    for (const auto& [module, was] : were_) module->set_training(was);
+  }
+
+ private:
+  std::vector<std::pair<Module*, bool>> were_;
+};
+
+}  // namespace
+
 double Trainer::Run::evaluate() {
   if (!options_.validation) fail("trainer: validation is null, expected a dataset to evaluate on");
   const TraceSpan span("validation");
   const NoGrad no_grad;
-  const bool was_training = model_.is_training();
-  model_.set_training(false);
+  const EvaluationScope scope(model_);
   const int64_t rows = options_.validation->rows();
   int64_t batches = (rows + micro_batch() - 1) / micro_batch();
   if (options_.validation_batches > 0) {
@@ -196,7 +217,6 @@ double Trainer::Run::evaluate() {
     losses.push_back(loss_(one[0].rows).full_tensor().item());
     counts.push_back(static_cast<double>(one[0].counted));
   }
-  model_.set_training(was_training);
   if (losses.empty()) fail("trainer: validation has no target that counts, expected at least one");
   return mean_loss(losses, counts);
 }

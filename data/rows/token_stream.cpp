@@ -51,10 +51,23 @@ static std::vector<std::string> files_below(const std::string& directory) {
   return found;
 }
 
+/// Refuses a table that was named itself: among others of a directory it is text.
+static void check_is_no_table(const std::string& path) {
+  constexpr std::pair<const char*, const char*> kTables[] = {
+      {".json", "read_json('"}, {".csv", "read_csv('"}, {".tsv", "read_table('"}};
+  for (const auto& [ending, read] : kTables) {
+    if (!path.ends_with(ending)) continue;
+    fail("data: ", path, " is a table or one JSON value, expected text or lines of JSON (.jsonl); ",
+         "convert it: python -c \"import pandas as p; p.", read, path,
+         "').to_json('data.jsonl', orient='records', lines=True, force_ascii=False)\"");
+  }
+}
+
 std::vector<std::string> data_files(std::span<const std::string> paths) {
   std::error_code ignored;
   std::vector<std::string> files;
   for (const std::string& path : paths) {
+    if (fs::is_regular_file(path, ignored)) check_is_no_table(path);
     const auto found =
         fs::is_directory(path, ignored) ? files_below(path) : std::vector<std::string>{path};
     files.insert(files.end(), found.begin(), found.end());

@@ -141,6 +141,13 @@ TEST(Rows, SaysWhatIsWrongWithAPath) {
   const auto shard = write_shard<uint16_t>(scratch, "a.bin", {5}, 20240520, 1, 1);
   const std::string mixed =
       "data: " + shard + " is a token shard (.bin) and " + text + " text, expected one kind";
+  const std::string table = scratch.write("a.csv", "a,b\n1,2\n");
+  EXPECT_EQ(
+      error({table}),
+      "data: " + table +
+          " is a table or one JSON value, expected text or lines of JSON (.jsonl); convert it: "
+          "python -c \"import pandas as p; p.read_csv('" +
+          table + "').to_json('data.jsonl', orient='records', lines=True, force_ascii=False)\"");
   EXPECT_EQ(error({text, shard}), mixed);
   EXPECT_EQ(error({shard, text}), mixed);
 }
