@@ -113,8 +113,7 @@ static std::set<std::string> target_modules(Module& model, const std::vector<Ada
       others.insert(last_name(path));
       try {
         others.insert(last_name(paths.there(path)));
-      } catch (const std::invalid_argument&) {
-        // Part of a fused one, which has no name of its own there.
+      } catch (const std::invalid_argument&) {  // part of a fused one: without a name there
       }
     }
     // Hugging Face's models may have a Linear for each expert.
@@ -225,9 +224,8 @@ void save_peft(Module& model, const std::string& directory, const PeftOptions& o
   });
   const Sharding sharding = value_of(*adapted[0].a).sharding();
   if (!sharding) return write_peft(directory, config, tensors);
-  // The first rank alone looks and writes; the others learn what came of it.
   const Communicator& ranks = sharding.mesh().root().communicator();
-  std::string mistake;
+  std::string mistake;  // of the first rank, which alone looks and writes
   try {
     if (ranks.rank() == 0) write_peft(directory, config, tensors);
   } catch (const std::exception& error) {
