@@ -23,7 +23,7 @@ using Entry = CheckpointSource::Entry;
 using Names = std::pair<std::string, std::string>;
 
 std::span<const Names> torch_options() {
-  // The two numbers of "betas" have no names of their own.
+  // PyTorch keeps beta1 and beta2 together, as "betas".
   static const std::array<Names, 8> names = {{{"lr", "learning_rate"},
                                               {"eps", "eps"},
                                               {"weight_decay", "weight_decay"},
@@ -69,7 +69,7 @@ struct Item {
   int64_t begin = 0, bytes = 0;
 };
 
-/// Where a saved value lay in the state dict.
+/// The keys that lead to a saved value in the nested state dict, outermost first.
 using Path = std::vector<std::string>;
 
 /// Options that say how a step is computed, not what.

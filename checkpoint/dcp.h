@@ -15,7 +15,7 @@ namespace weft {
 std::span<const std::pair<std::string, std::string>> torch_options();
 std::string_view torch_moment(std::string_view moment);
 
-/// Whether the directory has the `.metadata` of PyTorch's distributed checkpoint.
+/// Returns true if the directory has the `.metadata` of PyTorch's distributed checkpoint.
 bool is_dcp(const std::string& directory);
 
 /// What `torch.distributed.checkpoint.save` wrote, read without PyTorch. A key is the path within
