@@ -6,9 +6,15 @@ threads that compute wherever other programs run. It reads the policy when its l
 process that has loaded the library before keeps its policy; weft then uses fewer threads where
 other programs run."""
 
-import importlib
+import ctypes
+import importlib.util
 import math
 import os
+import pathlib
+import platform
+
+# As /proc/cpuinfo calls them; abm is lzcnt.
+_X86_64_V3 = ("avx2", "fma", "bmi1", "bmi2", "f16c", "movbe", "abm")
 
 
 def _refuse_subinterpreter():
@@ -23,6 +29,23 @@ def _refuse_subinterpreter():
                 "run_ranks for ranks that are threads, or multiprocessing with the spawn method"
             )
         return
+
+
+def _refuse_old_processor(path="/proc/cpuinfo"):
+    """Raises ImportError on a processor that lacks instructions of the library, which would end the
+    process when it is loaded."""
+    if platform.machine() != "x86_64":
+        return
+    try:
+        with open(path) as lines:
+            flags = next((set(line.split()) for line in lines if line.startswith("flags")), None)
+    except OSError:
+        return
+    missing = [] if flags is None else [flag for flag in _X86_64_V3 if flag not in flags]
+    if missing:
+        raise ImportError(
+            f"weft: this processor lacks {', '.join(missing)}, expected x86-64-v3 or newer"
+        )
 
 
 def _is_openmp_loaded():
@@ -55,11 +78,23 @@ def _set_fewer_threads(module):
     return free
 
 
+def _load_cuda():
+    """Loads libweft.so of the package weft_cuda, if it is installed. The compiled module then uses
+    that one, which has the same soname."""
+    spec = importlib.util.find_spec("weft_cuda")
+    if spec is None:
+        return
+    for library in pathlib.Path(spec.origin).parent.glob("lib/libweft.so.*"):
+        ctypes.CDLL(str(library))
+
+
 def _load():
     """Returns how many threads this process uses because other programs run; 0: as many as ever."""
     _refuse_subinterpreter()
+    _refuse_old_processor()
     is_chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
     if is_chosen or _is_openmp_loaded():
+        _load_cuda()
         from weft import _weft
 
         if not is_chosen and not os.environ.get("OMP_NUM_THREADS"):
@@ -68,6 +103,7 @@ def _load():
     # Not in os.environ: children do not inherit it.
     os.putenv("OMP_WAIT_POLICY", "passive")
     try:
+        _load_cuda()
         importlib.import_module("weft._weft")
     finally:
         os.unsetenv("OMP_WAIT_POLICY")

@@ -1,27 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `weft` program that belongs to this package."""
 
+import importlib.util
 import os
 import pathlib
 import subprocess
 import sys
 
 
-def _program():
-    """The program's path: within the package in a wheel, next to it in a build tree."""
-    package = pathlib.Path(__file__).parent
-    built = pathlib.Path(sys.modules["weft._weft"].__file__).parent.parent.parent
-    for path in (package / "bin" / "weft", built / "bin" / "weft"):
-        if path.exists():
-            return path
+def _prefix():
+    """The folder whose bin/ has the program that belongs to this package: in a wheel the package
+    itself, in a build tree or a system's package one above it."""
+    module = pathlib.Path(sys.modules["weft._weft"].__file__).resolve()
+    for folder in module.parents[:5]:
+        if (folder / "bin" / "weft").is_file():
+            return folder
     raise RuntimeError(
         "weft: the program next to the package is missing; build the target weft_program"
     )
 
 
+def _program():
+    """The program, of the package weft_cuda if that is installed."""
+    cuda = importlib.util.find_spec("weft_cuda")
+    if cuda is not None:
+        return pathlib.Path(cuda.origin).parent / "bin" / "weft"
+    return _prefix() / "bin" / "weft"
+
+
+def _cmake_dir():
+    """The folder for CMake's variable weft_DIR."""
+    prefix = _prefix()
+    for pattern in ("lib*/cmake/weft", "lib/*/cmake/weft"):
+        for folder in sorted(prefix.glob(pattern)):
+            return folder
+    raise RuntimeError(
+        f"weft: {prefix} has no CMake files; install the wheel, the package libweft-dev, or by "
+        "cmake --install"
+    )
+
+
 def main():
-    """The `weft` command of an installed package."""
-    program = _program()
+    """The `weft` command of an installed package. It answers the paths of the package itself:
+    --prefix has bin/, lib/ and include/, and --cmake-dir is for find_package(weft)."""
+    paths = {"--prefix": _prefix, "--cmake-dir": _cmake_dir}
+    try:
+        if len(sys.argv) == 2 and sys.argv[1] in paths:
+            print(paths[sys.argv[1]]())
+            return
+        program = _program()
+    except RuntimeError as error:
+        sys.exit(str(error))
     os.execv(program, ["weft", *sys.argv[1:]])
 
 

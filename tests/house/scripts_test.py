@@ -24,7 +24,17 @@ def run(script, *arguments):
 
 class Scripts(unittest.TestCase):
     def test_help_is_printed(self):
-        for script in ("test", "quickstart", "bench", "docs", "gpu_carry", "gpu_check"):
+        for script in (
+            "test",
+            "quickstart",
+            "bench",
+            "docs",
+            "gpu_carry",
+            "gpu_check",
+            "wheel",
+            "debs",
+            "release",
+        ):
             code, out, err = run(script, "--help")
             self.assertEqual((code, err), (0, ""))
             self.assertIn(f"usage: scripts/{script}", out)
@@ -40,6 +50,9 @@ class Scripts(unittest.TestCase):
             ("gpu_carry", ["--to"], "gpu_carry: unknown argument --to; see scripts/gpu_carry"),
             ("gpu_check", ["--part", "all"], "gpu_check: no part all (build, tests, "),
             ("gpu_check", ["--carried", "/nowhere"], "gpu_check: /nowhere is not there"),
+            ("wheel", ["--all"], "wheel: unknown argument --all; see scripts/wheel --help"),
+            ("wheel", ["--python"], "wheel: --python needs a value"),
+            ("debs", ["now"], "debs: unknown argument now; see scripts/debs --help"),
             ("bench", ["speed"], "bench: argument NAME: invalid choice: 'speed'"),
             ("bench", ["train", "--rounds", "0"], "bench: --rounds is 0, at least 1"),
             ("bench", ["train", "--peers", "/nowhere"], "bench: --peers /nowhere is no folder"),
