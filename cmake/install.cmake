@@ -28,6 +28,12 @@ install(TARGETS weft EXPORT weft
 if(SKBUILD)
   install(FILES ${PROJECT_BINARY_DIR}/libweft.so DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
+# Loaded by name from the folder of the library.
+get_property(mpi_libraries GLOBAL PROPERTY WEFT_MPI_LIBRARIES)
+if(mpi_libraries)
+  install(TARGETS ${mpi_libraries}
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/weft
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN "*.h")
 install(EXPORT weft NAMESPACE weft:: FILE weft-targets.cmake

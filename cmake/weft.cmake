@@ -47,9 +47,6 @@ endif()
 if(WEFT_OPENMP)
   find_package(OpenMP REQUIRED)
 endif()
-if(WEFT_MPI)
-  find_package(MPI REQUIRED COMPONENTS CXX)
-endif()
 
 # The flags and include paths of every object, and the libraries that all layers may use.
 add_library(weft_build INTERFACE)

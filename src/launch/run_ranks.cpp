@@ -40,9 +40,11 @@ int threads_of_rank(int ranks, const RunOptions& options) {
 }
 
 void become_rank(Context& context, int wanted_threads, const RunOptions& options) {
-  const int threads = usable_by_caller(wanted_threads);
-  omp_set_num_threads(threads);
-  context.threads = threads;
+  if (wanted_threads > 0) {
+    const int threads = usable_by_caller(wanted_threads);
+    omp_set_num_threads(threads);
+    context.threads = threads;
+  }
   context.random = {options.seed, 0};
   context.checks_equality = options.checks_equality;
 }

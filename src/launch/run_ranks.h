@@ -14,7 +14,7 @@ void check_options(const char* what, const RunOptions& options);
 /// The number of kernel threads for each of `ranks` ranks that share this machine's cores.
 int threads_of_rank(int ranks, const RunOptions& options);
 
-/// Makes the calling thread and its context those of a rank.
+/// Makes the calling thread and its context those of a rank; 0 `threads` leave OpenMP as it is.
 void become_rank(Context& context, int threads, const RunOptions& options);
 
 /// Prints "weft: <why>" and ends this process at once with code 1, without destructors: one of its

@@ -8,6 +8,7 @@
 #ifdef WEFT_WITH_MPI
 #include "src/comm/mpi/engine.h"
 #include "src/comm/mpi/mpi_transport.h"
+#include "src/comm/mpi/session.h"
 #include "src/launch/run_ranks.h"
 #include "tests/support/lone_world.h"
 #endif
@@ -18,16 +19,19 @@ namespace weft {
 
 int mpirun_ranks() {
   const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (!size) size = std::getenv("PMI_SIZE");
   return size ? std::atoi(size) : 0;
+}
+
+static std::shared_ptr<MpiEngine> new_engine() {
+  auto session = MpiSession::of_job("", std::chrono::minutes(1), end_process);
+  const auto world = std::make_shared<LoneWorld>(session->size(), std::chrono::milliseconds(20000));
+  return std::make_shared<MpiEngine>(std::move(session), world);
 }
 
 /// This process's rank, for all test cases.
 struct MpiRank {
-  std::shared_ptr<MpiEngine> engine = std::make_shared<MpiEngine>(
-      "", std::chrono::minutes(1), end_process, [](int, const std::vector<std::string>& texts) {
-        return std::make_shared<LoneWorld>(static_cast<int>(texts.size()),
-                                           std::chrono::milliseconds(20000));
-      });
+  std::shared_ptr<MpiEngine> engine = new_engine();
   uint64_t cases = 0;
 };
 

@@ -30,7 +30,7 @@ class Table:
 
     def __init__(self, text):
         self.level, self.folders, self.inside, self.free, self.headers = {}, {}, set(), set(), {}
-        self.errors = []
+        self.others, self.errors = {}, []
         for number, line in enumerate(text.splitlines(), 1):
             words = line.split("#")[0].split()
             if words and not self.read(words):
@@ -50,8 +50,9 @@ class Table:
             self.inside |= {floor} if rest[1:] else set()
         elif kind == "free" and len(rest) == 1:
             self.free.add(rest[0])
-        elif kind == "header" and len(rest) == 2:
+        elif kind == "header" and len(rest) >= 2:
             self.headers[rest[0]] = rest[1]
+            self.others[rest[0]] = rest[2:]
         else:
             return False
         return True
@@ -99,6 +100,8 @@ def check_public_header(table, path, text):
     for line, bracket, other in included(text):
         if other.startswith("weft/"):
             yield from check_face(table, f"{path}:{line}", floor, other)
+        elif other in table.others[name]:
+            continue
         elif bracket == '"' or not STANDARD.fullmatch(other):
             yield f"{path}:{line}: a public header includes weft/... and std headers, not {other}"
 

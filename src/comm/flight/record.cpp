@@ -216,13 +216,13 @@ static void write_file(const std::string& folder, const FlightRecord& record,
   ::unlink(part.c_str());
 }
 
-std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks) {
+std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks, bool listens) {
   const char* folder = std::getenv("WEFT_FLIGHT");
   if (!folder || !*folder) return nullptr;
   FlightFiles& files = FlightFiles::of_process();
   const std::lock_guard lock(files.mutex);
   // A process that was forked has its parent's memory but not the thread.
-  if (std::exchange(files.process, ::getpid()) != ::getpid()) listen_for_signal();
+  if (std::exchange(files.process, ::getpid()) != ::getpid() && listens) listen_for_signal();
   files.folder = folder;
   const auto forget = [&files](FlightRecord* gone) {
     {

@@ -166,7 +166,7 @@ class FlightOperation {
 /// Makes a record for a rank; null without the variable WEFT_FLIGHT. The process's records are
 /// written to the folder that WEFT_FLIGHT names, each as `rank-<r>.json`, when the process receives
 /// SIGUSR1 (unless the program handles that itself).
-std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks);
+std::shared_ptr<FlightRecord> new_flight_record(int rank, int ranks, bool listens = true);
 
 /// Writes the calling rank's record, if any, because its world failed; only the first reason is
 /// written. Errors are ignored, so as not to hide the failure.

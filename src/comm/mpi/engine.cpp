@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "src/comm/mpi/library.h"
+#include "src/comm/mpi/session.h"
 
 namespace weft {
 
@@ -53,18 +53,18 @@ static constexpr std::chrono::milliseconds kLongestSendOfFailure{200};
 /// have reported yet why they fail.
 static constexpr std::chrono::milliseconds kLinger{500};
 
-MpiEngine::MpiEngine(std::string_view text, std::chrono::milliseconds deadline,
-                     EndProcess end_process, const MakeWorld& make_world)
-    : session_(std::make_unique<MpiSession>(text, deadline, end_process)),
+MpiEngine::MpiEngine(std::unique_ptr<MpiSession> session, std::shared_ptr<World> world)
+    : session_(std::move(session)),
       rank_(session_->rank()),
       size_(session_->size()),
-      world_(make_world(rank_, session_->texts())),
-      short_messages_(std::make_unique<MpiShortMessages>(session_->comm())),
-      bulk_(std::make_unique<MpiBulk>(session_->comm())),
+      world_(std::move(world)),
+      short_messages_(std::make_unique<MpiShortMessages>(*session_)),
+      bulk_(std::make_unique<MpiBulk>(*session_)),
       ended_(static_cast<size_t>(size_)),
-      greatest_tag_(session_->greatest_tag()),
-      termination_(std::make_unique<Termination>()) {
-  thread_ = std::thread([this] { run(); });
+      greatest_tag_(session_->greatest_tag()) {
+  // The signals of a program that uses MPI itself are its own.
+  if (!session_->is_guest()) termination_ = std::make_unique<Termination>();
+  if (session_->level() == MpiLevel::multiple) thread_ = std::thread([this] { run(); });
 }
 
 MpiEngine::~MpiEngine() { stop_thread(); }
@@ -118,7 +118,7 @@ void MpiEngine::await_unattended_work(Lock& lock) {
 /// After SIGTERM, aborts the world, so that the rank's pending call reports an error, and a little
 /// later ends the process if it is still running.
 void MpiEngine::look_at_termination() {
-  if (!termination_->is_asked()) return;
+  if (!termination_ || !termination_->is_asked()) return;
   const auto now = std::chrono::steady_clock::now();
   if (asked_at_ == std::chrono::steady_clock::time_point{}) {
     asked_at_ = now;
@@ -146,7 +146,7 @@ void MpiEngine::pause_between_polls(Lock& lock) {
 }
 
 void MpiEngine::poll() noexcept {
-  if (silent_) return;
+  if (silent_ || stopping_) return;
   try {
     if (world_->is_aborted()) return send_failure();
     short_messages_->receive([&](int from, const MpiHeader& header, MpiPayload payload) {
@@ -237,30 +237,47 @@ void MpiEngine::look_for_gone_ranks() {
        concat("rank ", gone, " ", world_->end_in_words(gone), " before the end of its job")});
 }
 
-void MpiEngine::end() {
+void MpiEngine::check_call() const {
+  if (stopping_ || has_sent_all(rank_)) {
+    fail_call("connect", "the program has finalised MPI, which ended the ranks");
+  }
+  if (session_->level() < MpiLevel::serialized) session_->library().check_thread();
+}
+
+void MpiEngine::leave() {
+  const Lock lock(mutex_);
+  if (stopping_ || has_sent_all(rank_)) return;
+  poll();
+  ended_[static_cast<size_t>(rank_)] = 1;
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_) send(r, {.to = {MpiTopic::end}});
+  }
+}
+
+bool MpiEngine::try_end() {
   {
     const Lock lock(mutex_);
-    if (stopping_) return;
-    poll();
-    ended_[static_cast<size_t>(rank_)] = 1;
-    for (int r = 0; r < size_; ++r) {
-      if (r != rank_) send(r, {.to = {MpiTopic::end}});
-    }
-  }
-  // No deadline: nothing waits for this rank, and others may still have much to do.
-  wait_until(0, std::chrono::nanoseconds::max(), [&] {
-    const Lock lock(mutex_);
+    if (stopping_) return true;
     poll();
     const bool all_ended = std::find(ended_.begin(), ended_.end(), 0) == ended_.end();
     const bool is_over = silent_ || (all_ended && short_messages_->all_sent());
     look_for_gone_ranks();
-    return is_over;
-  });
+    if (!is_over) return false;
+  }
   stop_thread();
   termination_.reset();
-  if (silent_) return std::this_thread::sleep_for(kLinger);
+  if (silent_) return true;
   short_messages_->close();
   session_->end();
+  return true;
+}
+
+void MpiEngine::end() {
+  if (stopping_) return;
+  leave();
+  // No deadline: nothing waits for this rank, and others may still have much to do.
+  wait_until(0, std::chrono::nanoseconds::max(), [&] { return try_end(); });
+  if (silent_) std::this_thread::sleep_for(kLinger);
 }
 
 }  // namespace weft

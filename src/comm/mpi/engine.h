@@ -24,27 +24,32 @@ class MpiShortMessages;
 class MpiSession;
 class Termination;
 
-/// The only user of MPI in this process; every MPI call goes through it. A thread polls while no
-/// caller waits, so that calls progress on their own.
+/// What calls MPI for one world of this process. A thread polls while no caller waits, so that
+/// calls progress on their own.
 class MpiEngine : NotCopied {
  public:
-  /// Makes the world of the process of that rank from each process's text; its ranks are MPI's.
-  using MakeWorld =
-      std::function<std::shared_ptr<World>(int rank, const std::vector<std::string>& texts)>;
-  /// Called by all processes of the job, each with a text of at most 1,000 bytes; initialises MPI
-  /// unless the program has done so. The world's failures are sent to all processes, and theirs
-  /// abort it. std::runtime_error when MPI fails; calls `end_process` when it exceeds the deadline.
-  MpiEngine(std::string_view text, std::chrono::milliseconds deadline, EndProcess end_process,
-            const MakeWorld& make_world);
+  /// Called by all processes of the session, whose ranks are those of `world`. The world's failures
+  /// are sent to all processes, and theirs abort it. A guest of a program that uses MPI below
+  /// MPI_THREAD_MULTIPLE has no thread: calls progress only while the rank is in one of them.
+  MpiEngine(std::unique_ptr<MpiSession> session, std::shared_ptr<World> world);
   ~MpiEngine();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
   const std::shared_ptr<World>& world() const { return world_; }
   /// Ends this rank's communication; must come after the rank has reported any failure. When all
-  /// ranks have called it, finalises MPI and returns. When the world is aborted, notifies the
-  /// others, waits half a second, and does not finalise MPI, because that would hang.
+  /// ranks have called it, finalises MPI, unless the program does, and returns. When the world is
+  /// aborted, notifies the others, waits half a second, and does not finalise MPI, because that
+  /// would hang.
   void end();
+  /// The first part of `end`, which does not wait: tells all ranks that this one has ended.
+  void leave();
+  /// Returns true when all ranks have left; no other function may then be called. Does not wait.
+  bool try_end();
+  /// After a failure MPI may still write into the memory of this engine.
+  bool has_failed() const { return silent_; }
+  /// Throws std::runtime_error when this thread may not call MPI, or the world has ended.
+  void check_call() const;
 
   // For works.
 

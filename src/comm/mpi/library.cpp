@@ -1,205 +1,196 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/comm/mpi/library.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <thread>
+#include <dlfcn.h>
+#include <link.h>
 
-#include "src/comm/waiter.h"
-#include "src/comm/world.h"
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "weft/error.h"
 
 namespace weft {
 
-constinit const LoadedLibrary kMpiLibrary(WEFT_MPI_FILE, WEFT_MPI_DIRECTORY, true);
+/// The folder of MPI when weft was built, tried where the dynamic linker does not find MPI.
+static constexpr const char* kMpiDirectory = WEFT_MPI_DIRECTORY "/";
 
-/// Sets variables that Open MPI reads at startup, unless the user has set them.
-static void set_knobs() {
-  // With single copy, a receiver reads the sender's memory even after the sender has aborted.
-  setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
-  // The default is 4 KiB, which would split a short message in two.
-  setenv("OMPI_MCA_btl_vader_eager_limit", "16384", 0);
-  const char* local_ranks = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  if (local_ranks && std::atoi(local_ranks) > available_cores()) {
-    setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+/// An ABI's name, weft's library for it, and the names of MPI libraries that have it.
+struct AbiNames {
+  const char* abi;
+  const char* library;
+  std::array<const char*, 2> mpi;
+};
+static constexpr AbiNames kAbis[] = {
+    {"Open MPI", "libweft-openmpi.so", {"libmpi.so.40", ""}},
+    {"MPICH", "libweft-mpich.so", {"libmpi.so.12", "libmpich.so.12"}},
+    {"MPI 5", "libweft-mpi5.so", {"libmpi_abi.so.1", "libmpi_abi.so.0"}},
+};
+static const AbiNames& names_of(MpiAbi abi) { return kAbis[static_cast<int>(abi)]; }
+
+namespace {
+
+/// A loaded MPI library.
+struct LoadedMpi {
+  void* handle;
+  std::string path;
+  MpiAbi abi;
+};
+
+}  // namespace
+
+static std::string name_in(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+static int note_mpi(dl_phdr_info* object, size_t, void* paths) {
+  const std::string path = object->dlpi_name;
+  // The program itself, which has no name here, may have been linked with a static library.
+  if (path.empty() || name_in(path).starts_with("libmpi")) {
+    static_cast<std::vector<std::string>*>(paths)->push_back(path);
   }
+  return 0;
 }
 
-static void end_late_start(const std::stop_token& stop, std::chrono::milliseconds deadline,
-                           EndProcess end_process) {
-  if (stops_within(stop, deadline)) return;
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  if (!rank) rank = std::getenv("PMIX_RANK");
-  end_process(concat("connect: MPI did not begin within ", deadline.count(), " ms on rank ",
-                     rank ? rank : "(unknown)",
-                     ": another rank did not come, or the hosts do not reach each other (mpirun "
-                     "--mca btl_tcp_if_include NETWORK says by which network)",
-                     kAllConnect));
-}
-
-/// Bytes of a process's text, the last of which is 0.
-static constexpr int kMpiTextBytes = 1001;
-
-MpiSession::MpiSession(std::string_view text, std::chrono::milliseconds deadline,
-                       EndProcess end_process) {
-  const std::jthread watch(end_late_start, deadline, end_process);
-  int finalized = 0;
-  check_mpi(MPI_Finalized(&finalized), "MPI_Finalized");
-  if (finalized) fail_call("MPI_Finalized", "the program has finalised MPI already");
-  int initialized = 0;
-  int level = MPI_THREAD_SINGLE;
-  check_mpi(MPI_Initialized(&initialized), "MPI_Initialized");
-  if (initialized) {
-    check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
-    if (level < MPI_THREAD_MULTIPLE) {
-      fail_call("MPI_Query_thread", "the program initialised MPI with thread level ", level,
-                "; weft, whose thread calls MPI too, needs MPI_THREAD_MULTIPLE (",
-                MPI_THREAD_MULTIPLE, ')');
-    }
-  } else {
-    set_knobs();
-    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
-    owns_mpi_ = true;
-    if (level < MPI_THREAD_SERIALIZED) {
-      fail_call("MPI_Init_thread", "this MPI gives thread level ", level,
-                "; weft needs MPI_THREAD_SERIALIZED (", MPI_THREAD_SERIALIZED, ')');
-    }
+/// Finds the MPI library that this process has loaded, under any name.
+static std::optional<LoadedMpi> find_loaded_mpi() {
+  std::vector<std::string> paths;
+  ::dl_iterate_phdr(note_mpi, &paths);
+  for (const std::string& path : paths) {
+    void* handle = ::dlopen(path.empty() ? nullptr : path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle || !::dlsym(handle, "MPI_Init_thread")) continue;
+    const bool is_openmpi = ::dlsym(handle, "ompi_mpi_comm_world");
+    const bool is_standard = name_in(path).starts_with("libmpi_abi");
+    // A program that is linked with MPI finds its functions by itself, too: prefers the library.
+    if (path.empty() && paths.size() > 1) continue;
+    return LoadedMpi{handle, path,
+                     is_openmpi    ? MpiAbi::openmpi
+                     : is_standard ? MpiAbi::standard
+                                   : MpiAbi::mpich};
   }
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &comm_), "MPI_Comm_dup");
-  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
-  std::string own(text.substr(0, kMpiTextBytes - 1)), all;
-  own.resize(kMpiTextBytes);
-  all.resize(own.size() * static_cast<size_t>(size_));
-  check_mpi(MPI_Allgather(own.data(), kMpiTextBytes, MPI_BYTE, all.data(), kMpiTextBytes, MPI_BYTE,
-                          comm_),
-            "MPI_Allgather");
-  for (size_t at = 0; at < all.size(); at += own.size()) texts_.emplace_back(&all[at]);
+  return {};
 }
 
-int MpiSession::greatest_tag() const {
-  int* tag = nullptr;
-  int found = 0;
-  check_mpi(MPI_Comm_get_attr(comm_, MPI_TAG_UB, &tag, &found), "MPI_Comm_get_attr");
-  return found ? *tag : 32767;  // the standard's minimum
-}
-
-void MpiSession::end() {
-  check_mpi(MPI_Comm_free(&comm_), "MPI_Comm_free");
-  if (owns_mpi_) check_mpi(MPI_Finalize(), "MPI_Finalize");
-}
-
-static constexpr int kMessageTag = 0;
-
-MpiShortMessages::MpiShortMessages(MPI_Comm comm) : comm_(comm), buffers_(new Buffer[kBuffers]) {
-  for (size_t i = 0; i < kBuffers; ++i) post_next();
-}
-
-void MpiShortMessages::post_next() {
-  check_mpi(MPI_Irecv(buffers_[front_].bytes.data(), static_cast<int>(kMpiMessageBytes), MPI_BYTE,
-                      MPI_ANY_SOURCE, kMessageTag, comm_, &awaited_[front_]),
-            "MPI_Irecv");
-  front_ = (front_ + 1) % kBuffers;
-}
-
-const MpiShortMessages::Buffer* MpiShortMessages::arrived() {
-  int done = 0;
-  MPI_Status status;
-  check_mpi(MPI_Test(&awaited_[front_], &done, &status), "MPI_Test");
-  if (!done) return nullptr;
-  int bytes = 0;
-  check_mpi(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-  from_ = status.MPI_SOURCE;
-  length_ = static_cast<size_t>(bytes) - sizeof(MpiHeader);
-  return &buffers_[front_];
-}
-
-std::unique_ptr<MpiShortMessages::Buffer> MpiShortMessages::free_buffer() {
-  if (free_buffers_.empty()) return std::unique_ptr<Buffer>(new Buffer);
-  std::unique_ptr<Buffer> buffer = std::move(free_buffers_.back());
-  free_buffers_.pop_back();
-  return buffer;
-}
-
-void MpiShortMessages::send(int to, const MpiHeader& header, MpiPayload words,
-                            const MpiSegments& data) {
-  std::unique_ptr<Buffer> buffer = free_buffer();
-  std::byte* at = buffer->bytes.data();
-  const auto add = [&](const void* bytes, size_t size) {
-    if (size > 0) std::memcpy(at, bytes, size);
-    at += padded(static_cast<int64_t>(size));
+bool MpiLibrary::is_initialized_by_program() {
+  const std::optional<LoadedMpi> found = find_loaded_mpi();
+  if (!found) return false;
+  // These two functions are the same in each ABI.
+  const auto says = [&](const char* name) {
+    int answer = 0;
+    const auto ask = reinterpret_cast<int (*)(int*)>(::dlsym(found->handle, name));
+    return ask && ask(&answer) == 0 && answer != 0;
   };
-  add(&header, sizeof header);
-  add(words.data(), words.size());
-  for (const MpiSegment& segment : data) add(segment.data, static_cast<size_t>(segment.bytes));
-  // Without data the words are not padded, so that their length is preserved.
-  const auto end = data.empty() ? buffer->bytes.data() + sizeof header + words.size() : at;
-  MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Isend(buffer->bytes.data(), static_cast<int>(end - buffer->bytes.data()), MPI_BYTE,
-                      to, kMessageTag, comm_, &request),
-            "MPI_Isend");
-  leaving_.push_back(request);
-  leaving_buffers_.push_back(std::move(buffer));
+  return says("MPI_Initialized") && !says("MPI_Finalized");
 }
 
-bool MpiShortMessages::all_sent() {
-  for (size_t i = 0; i < leaving_.size();) {
-    int done = 0;
-    check_mpi(MPI_Test(&leaving_[i], &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (!done) {
-      ++i;
-      continue;
+/// Opens weft's library for the ABI, which is next to weft's own, or in the lib next to the
+/// program's folder.
+static MpiCallsOf* open_calls(MpiAbi abi, const std::string& why) {
+  const char* file = names_of(abi).library;
+  Dl_info own{};
+  ::dladdr(reinterpret_cast<void*>(&open_calls), &own);
+  const std::filesystem::path folder =
+      std::filesystem::path(own.dli_fname ? own.dli_fname : "").parent_path();
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  void* handle = ::dlopen((folder / file).c_str(), RTLD_NOW);
+  if (!handle) handle = ::dlopen((program / "../lib" / file).c_str(), RTLD_NOW);
+  if (!handle) {
+    fail_call("dlopen", file, " is missing in ", folder.empty() ? "." : folder.string(),
+              ", and weft needs it because ", why,
+              "; CMake builds it where it finds an mpi.h of that kind");
+  }
+  auto* calls = reinterpret_cast<MpiCallsOf*>(::dlsym(handle, kMpiCallsOf));
+  if (!calls) fail_call("dlsym", file, " has no ", kMpiCallsOf, "; it is of another version");
+  return calls;
+}
+
+const MpiLibrary& MpiLibrary::loaded(MpiAbi abi, void* mpi, const std::string& path) {
+  static std::mutex mutex;
+  static std::array<std::unique_ptr<MpiLibrary>, std::size(kAbis)> libraries;
+  const std::lock_guard lock(mutex);
+  std::unique_ptr<MpiLibrary>& library = libraries[static_cast<size_t>(abi)];
+  if (library) return *library;
+  const AbiNames& names = names_of(abi);
+  const std::string name = path.empty() ? "the program's MPI" : path;
+  MpiCallsOf* const calls_of = open_calls(abi, concat(name, " has the ABI of ", names.abi));
+  const char* missing = nullptr;
+  const MpiCalls* calls = calls_of(mpi, &missing);
+  if (!calls) fail_call("dlsym", name, " has no ", missing, "; weft needs MPI 3.1");
+  library.reset(new MpiLibrary(abi, *calls, concat(name, ", by ", names.library)));
+  return *library;
+}
+
+const MpiLibrary& MpiLibrary::of_program(MpiAbi abi) {
+  const std::optional<LoadedMpi> found = find_loaded_mpi();
+  const char* wanted = names_of(abi).abi;
+  if (!found) fail_call("connect", "no MPI library of ", wanted, " is loaded in this process");
+  if (found->abi != abi) {
+    fail_call("connect", "the communicator is of ", wanted, ", but this process has loaded ",
+              found->path, ", which has the ABI of ", names_of(found->abi).abi);
+  }
+  return loaded(abi, found->handle, found->path);
+}
+
+/// The ABIs that a library of the job's launcher may have.
+static std::vector<MpiAbi> abis_of_launcher() {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE")) return {MpiAbi::openmpi};
+  if (std::getenv("MPI_LOCALNRANKS")) return {MpiAbi::mpich, MpiAbi::standard};
+  return {MpiAbi::openmpi, MpiAbi::mpich, MpiAbi::standard};
+}
+
+const MpiLibrary& MpiLibrary::of_job() {
+  if (const auto found = find_loaded_mpi()) return loaded(found->abi, found->handle, found->path);
+  std::string tried;
+  for (const MpiAbi abi : abis_of_launcher()) {
+    for (const char* name : names_of(abi).mpi) {
+      if (!*name) continue;
+      // Plugins of Open MPI refer to its symbols.
+      void* mpi = ::dlopen(name, RTLD_NOW | RTLD_GLOBAL);
+      if (!mpi) mpi = ::dlopen(concat(kMpiDirectory, name).c_str(), RTLD_NOW | RTLD_GLOBAL);
+      if (mpi) return loaded(abi, mpi, name);
+      tried += concat(tried.empty() ? "" : ", ", name);
     }
-    free_buffers_.push_back(std::move(leaving_buffers_[i]));
-    leaving_buffers_[i] = std::move(leaving_buffers_.back());
-    leaving_buffers_.pop_back();
-    leaving_[i] = leaving_.back();
-    leaving_.pop_back();
   }
-  return leaving_.empty();
+  fail_call("dlopen", "no MPI library can be loaded, tried ", tried,
+            "; LD_LIBRARY_PATH says where it is");
 }
 
-void MpiShortMessages::close() {
-  for (MPI_Request& request : awaited_) {
-    check_mpi(MPI_Cancel(&request), "MPI_Cancel");
-    check_mpi(MPI_Wait(&request, MPI_STATUS_IGNORE), "MPI_Wait");
-  }
+void MpiLibrary::fail(int code, const char* call) const {
+  char text[kMpiTextBytes] = "";
+  calls_.error_text(code, text);
+  fail_call(call, text, " (", in_words(), ')');
 }
 
-void MpiBulk::start(const MpiTransfer& transfer, MpiWork& owner, uint64_t token) {
-  const auto [sends, segment, peer, tag] = transfer;
-  const auto bytes = static_cast<int>(segment.bytes);
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (sends) {
-    check_mpi(MPI_Isend(segment.data, bytes, MPI_BYTE, peer, tag, comm_, &request), "MPI_Isend");
-  } else {
-    check_mpi(MPI_Irecv(segment.data, bytes, MPI_BYTE, peer, tag, comm_, &request), "MPI_Irecv");
+void MpiLibrary::check_thread() const {
+  int is_initialized = 0, is_finalized = 0, is_main_thread = 0;
+  check(calls_.state(&is_initialized, &is_finalized), "MPI_Initialized");
+  if (!is_initialized || is_finalized) {
+    fail_call("MPI_Initialized", "the program has ",
+              is_finalized ? "finalised MPI already" : "not initialised MPI yet", " (", in_words(),
+              ')');
   }
-  requests_.push_back(request);
-  owners_.push_back({&owner, token});
+  MpiLevel level = MpiLevel::single;
+  check(calls_.level(&level, &is_main_thread), "MPI_Query_thread");
+  if (level >= MpiLevel::serialized || is_main_thread) return;
+  fail_call("MPI_Query_thread",
+            "the program initialised MPI below MPI_THREAD_SERIALIZED, and this thread is not the "
+            "one that did so, which alone may then call weft");
 }
 
-void MpiBulk::take_ended() {
-  if (requests_.empty()) return;
-  indices_.resize(requests_.size());
-  int count = 0;
-  check_mpi(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count,
-                         indices_.data(), MPI_STATUSES_IGNORE),
-            "MPI_Testsome");
-  if (count <= 0) return;
-  // Reports transfers in the order in which they were started; compaction below keeps that order.
-  std::sort(indices_.begin(), indices_.begin() + count);
-  for (int i = 0; i < count; ++i) {
-    ended_.push_back(owners_[static_cast<size_t>(indices_[static_cast<size_t>(i)])]);
-  }
-  size_t kept = 0;
-  for (size_t i = 0; i < requests_.size(); ++i) {
-    if (requests_[i] == MPI_REQUEST_NULL) continue;
-    requests_[kept] = requests_[i];
-    owners_[kept++] = owners_[i];
-  }
-  requests_.resize(kept);
-  owners_.resize(kept);
+std::string MpiLibrary::in_words() const {
+  char text[kMpiTextBytes] = "";
+  calls_.version(text);
+  // "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\n..."
+  std::string words(text);
+  words.resize(std::min(words.size(), words.find_first_of(",\n")));
+  std::erase(words, ':');
+  std::replace(words.begin(), words.end(), '\t', ' ');
+  return concat(words, ", ", name_);
 }
 
 }  // namespace weft

@@ -19,6 +19,7 @@ Work MpiTransport::start(const Collective& call) {
   if (!call.pieces.empty() && call.pieces[0].device.kind == DeviceKind::cuda) {
     refuse_device_memory(name(), call.pieces[0].device);
   }
+  engine_->check_call();
   const uint64_t number = is_message(call.kind) ? ++messages_ : ++collectives_;
   std::unique_ptr<MpiWork> work = mpi_work(*this, call, number);
   const MpiEngine::Lock lock = engine_->lock();
@@ -107,6 +108,7 @@ void MpiWork::mark_over() noexcept {
 }
 
 void MpiWork::wait() {
+  engine().check_call();
   const MpiEngine::Caller caller(engine());
   Waitable::wait();
 }

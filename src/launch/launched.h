@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace weft {
+
+/// How this process was started: alone, or as one rank of several.
+struct Launched {
+  /// "weft run", "mpirun", "mpiexec", "torchrun", "srun"; empty when alone.
+  std::string by = {};
+  int rank = 0;
+  int size = 1;
+  /// Within this host; `local_size` is 0 when unknown.
+  int local_rank = 0;
+  int local_size = 1;
+  /// Equal for all processes of a job; empty where the launcher has no name for it.
+  std::string job = {};
+};
+
+/// Reads the variables that weft run, mpirun (Open MPI), mpiexec (MPICH), torchrun and srun set, in
+/// this order. Throws std::invalid_argument naming a variable that is missing or not a number.
+Launched launched_from_environment();
+
+}  // namespace weft
