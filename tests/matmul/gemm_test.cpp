@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "src/kernels/kernel.h"
+#include "src/kernels/matmul/product.h"
 #include "src/kernels/matmul/tasks.h"
 #include "tests/matmul/strided_array.h"
 #include "tests/support/scratch.h"
@@ -263,6 +264,16 @@ TEST(Gemm, RunsOnManyThreadsAtOnce) {
     EXPECT_EQ(alone, together) << threads;
   }
 }
+
+#ifdef WEFT_WITH_ONEDNN
+TEST(Gemm, RefusesAOneDnnThatComputesLater) {
+  constexpr unsigned kOpenMp = 2, kSycl = 512;
+  check_onednn_runtime(kOpenMp);
+  EXPECT_EQ(error_of<std::runtime_error>([&] { check_onednn_runtime(kSycl); }),
+            "oneDNN: the CPU runtime of the loaded libdnnl is SYCL, expected OpenMP; remove its "
+            "folder from LD_LIBRARY_PATH");
+}
+#endif
 
 TEST(Gemm, NamesWhatDisagrees) {
   const StridedArray a(f32, {4, 8}), b(f32, {6, 5}), c(f32, {4, 5}), d(f64, {8, 5}), e(f32, {8, 5});

@@ -38,8 +38,17 @@ struct PrimitiveHash {
   }
 };
 
+void check_onednn_runtime(unsigned cpu_runtime) {
+  if (cpu_runtime != DNNL_RUNTIME_SYCL) return;
+  fail_call("oneDNN", "the CPU runtime of the loaded libdnnl is SYCL, expected OpenMP; remove its ",
+            "folder from LD_LIBRARY_PATH");
+}
+
 static dnnl::engine& onednn_engine() {
-  static auto* engine = new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives every thread
+  static auto* engine = [] {
+    check_onednn_runtime(dnnl_version()->cpu_runtime);
+    return new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives every thread
+  }();
   return *engine;
 }
 
@@ -48,6 +57,17 @@ static dnnl::memory::desc matrix_desc(int64_t rows, int64_t columns, DType dtype
   const auto strides = transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
   using Type = dnnl::memory::data_type;
   return {{rows, columns}, dtype == DType::bf16 ? Type::bf16 : Type::f32, strides};
+}
+
+/// oneDNN 3 has no separate descriptors of operations.
+template <class... Descs>
+static dnnl::matmul::primitive_desc described_matmul(const dnnl::primitive_attr& attributes,
+                                                     const Descs&... descs) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {onednn_engine(), descs..., attributes};
+#else
+  return {dnnl::matmul::desc(descs...), attributes, onednn_engine()};
+#endif
 }
 
 /// A primitive with its memory objects, whose addresses are set at each call. Uses the C interface,
@@ -62,8 +82,8 @@ class MatmulPrimitive {
     memories_.push_back(dnnl::memory(desc, onednn_engine(), DNNL_MEMORY_NONE));
     arguments_.push_back({name, memories_.back().get()});
   }
-  void set_address(size_t argument, void* address, dnnl::stream& stream) {
-    dnnl_memory_set_data_handle_v2(arguments_[argument].memory, address, stream.get());
+  void set_address(size_t argument, void* address) {
+    dnnl_memory_set_data_handle(arguments_[argument].memory, address);
   }
 
   PrimitiveKey key_;
@@ -86,8 +106,8 @@ MatmulPrimitive::MatmulPrimitive(const PrimitiveKey& key) : key_(key) {
     sum.append_sum(beta);
     attributes.set_post_ops(sum);
   }
-  const auto desc = key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
-  const dnnl::matmul::primitive_desc chosen(desc, attributes, onednn_engine());
+  const dnnl::matmul::primitive_desc chosen = key.bias ? described_matmul(attributes, a, b, bias, c)
+                                                       : described_matmul(attributes, a, b, c);
   primitive_ = dnnl::matmul(chosen);
   scratch_bytes_ = chosen.scratchpad_desc().get_size();
   add_argument(DNNL_ARG_SRC, a);
@@ -99,11 +119,11 @@ MatmulPrimitive::MatmulPrimitive(const PrimitiveKey& key) : key_(key) {
 
 void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& stream) {
   ScratchMemory scratch;
-  set_address(0, a, stream);
-  set_address(1, b, stream);
-  set_address(2, c, stream);
-  if (scratch_bytes_ > 0) set_address(3, scratch.take_bytes(scratch_bytes_), stream);
-  if (bias) set_address(4, bias, stream);
+  set_address(0, a);
+  set_address(1, b);
+  set_address(2, c);
+  if (scratch_bytes_ > 0) set_address(3, scratch.take_bytes(scratch_bytes_));
+  if (bias) set_address(4, bias);
   const auto status = dnnl_primitive_execute(
       primitive_.get(), stream.get(), static_cast<int>(arguments_.size()), arguments_.data());
   if (status != dnnl_success) {

@@ -114,6 +114,10 @@ void multiply_onednn(const Product& product);
 /// Whether the processor has instructions for products of bf16.
 bool has_bf16_instructions();
 
+/// Throws when oneDNN's CPU runtime (see dnnl_version_t) is SYCL: such a build computes after its
+/// calls have returned.
+void check_onednn_runtime(unsigned cpu_runtime);
+
 /// Returns oneDNN's version and the instruction set it uses here: its results depend on both.
 std::string onednn_in_words();
 
