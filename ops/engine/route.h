@@ -17,9 +17,9 @@
 
 namespace weft {
 
-using rule_grammar::Factor;
+using Factor = rule_grammar::FactorOf<std::string>;
+using ParsedRule = rule_grammar::ParsedRuleOf<std::string>;
 using rule_grammar::parse_array;
-using rule_grammar::ParsedRule;
 using rule_grammar::RuleArray;
 using rule_grammar::RuleDim;
 

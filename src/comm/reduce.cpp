@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "src/base/independent.h"
 #include "src/base/numeric.h"
 #include "src/comm/collective_parts.h"
 #include "src/device/cuda/runtime.h"
@@ -26,8 +27,8 @@ template <int K, bool kFirst, class Op, class T>
                                               int64_t count) {
   std::array<const T*, K> sources;
   std::copy_n(from, K, sources.begin());
-// The sums may be one of the sources, but never at an offset to it.
-#pragma GCC ivdep
+  // The sums may be one of the sources, but never at an offset to it.
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < count; ++i) {
     Summed<T> sum = kFirst ? static_cast<Summed<T>>(sources[0][i]) : sums[i];
     for (size_t k = kFirst ? 1 : 0; k < K; ++k)
@@ -78,12 +79,12 @@ template <class Out, class S>
 [[gnu::noinline]] static void finish_block(Out* into, const S* sums, bool accumulate,
                                            int64_t count) {
   if (accumulate) {
-#pragma GCC ivdep
+    WEFT_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) {
       into[i] = stored<Out>(SumOf::combine(static_cast<S>(into[i]), sums[i]));
     }
   } else {
-#pragma GCC ivdep
+    WEFT_INDEPENDENT
     for (int64_t i = 0; i < count; ++i) into[i] = stored<Out>(sums[i]);
   }
 }

@@ -34,7 +34,14 @@
 namespace weft {
 
 std::string build_in_words() {
+#ifdef __clang__
+  std::string words = "weft " WEFT_VERSION ", clang " __clang_version__;
+#else
   std::string words = "weft " WEFT_VERSION ", g++ " __VERSION__;
+#endif
+#ifdef __aarch64__
+  words += ", aarch64";
+#endif
 #ifdef __AVX512F__
   words += ", AVX-512";
 #elif defined(__AVX2__)

@@ -13,9 +13,9 @@
 namespace weft {
 namespace rule_grammar {
 
-/// A named factor of a rule.
-struct Factor {
-  std::string name;
+/// A named factor of a rule. Text: a view at compile time; clang cannot evaluate g++'s std::string.
+template <class Text> struct FactorOf {
+  Text name;
   /// `[d]`: never sharded.
   bool whole = false;
   /// `+v`: no operand has it.
@@ -36,9 +36,9 @@ struct RuleDim {
 
 using RuleArray = std::vector<RuleDim>;
 
-struct ParsedRule {
-  std::string text;
-  std::vector<Factor> factors = {};
+template <class Text> struct ParsedRuleOf {
+  Text text;
+  std::vector<FactorOf<Text>> factors = {};
   std::vector<RuleArray> operands = {}, results = {}, stages = {};
   /// Sizes of factors that the attributes state, by name.
   std::vector<std::pair<std::string, int64_t>> sizes = {};
@@ -94,7 +94,7 @@ enum class Side : uint8_t { operand, result, stage };
 // In a rule that is checked at compile time, the compiler shows the line of the throw: each mistake
 // is thrown where it is found.
 
-constexpr int factor_named(ParsedRule& rule, std::string_view name, Side side, bool created) {
+constexpr int factor_named(auto& rule, std::string_view name, Side side, bool created) {
   const int found = rule.find(name);
   if (side == Side::result) {
     const bool known = found >= 0 && !rule.factors[static_cast<size_t>(found)].created;
@@ -102,12 +102,12 @@ constexpr int factor_named(ParsedRule& rule, std::string_view name, Side side, b
     if (!created && !known) throw "a result names an unknown factor";
   }
   if (found >= 0) return found;
-  rule.factors.push_back({.name = std::string(name)});
+  rule.factors.push_back({.name = decltype(rule.text)(name)});
   return static_cast<int>(rule.factors.size()) - 1;
 }
 
 /// Parses dims "(a b)" that are merged.
-constexpr RuleDim parse_merged(ParsedRule& rule, std::string_view dim, Side side) {
+constexpr RuleDim parse_merged(auto& rule, std::string_view dim, Side side) {
   if (dim.back() != ')') throw "a ( is not closed";
   std::string_view names = trimmed(dim.substr(1, dim.size() - 2));
   if (names.empty()) throw "() merges no factors";
@@ -121,7 +121,7 @@ constexpr RuleDim parse_merged(ParsedRule& rule, std::string_view dim, Side side
   return merged;
 }
 
-constexpr RuleDim parse_dim(ParsedRule& rule, std::string_view dim, Side side) {
+constexpr RuleDim parse_dim(auto& rule, std::string_view dim, Side side) {
   if (dim == "...") {
     const auto has = [](const RuleArray& array) { return !array.empty() && array[0].ellipsis; };
     if (side == Side::result && std::ranges::none_of(rule.operands, has))
@@ -147,7 +147,7 @@ constexpr RuleDim parse_dim(ParsedRule& rule, std::string_view dim, Side side) {
   }
   if (!is_name(name)) throw "a factor's name is lower case letters, digits and _";
   const int index = factor_named(rule, name, side, created);
-  Factor& factor = rule.factors[static_cast<size_t>(index)];
+  auto& factor = rule.factors[static_cast<size_t>(index)];
   factor.whole = factor.whole || whole;
   factor.created = factor.created || created;
   factor.fetched = factor.fetched || fetched;
@@ -155,7 +155,7 @@ constexpr RuleDim parse_dim(ParsedRule& rule, std::string_view dim, Side side) {
   return {.factors = {index}};
 }
 
-constexpr RuleArray parse_array(ParsedRule& rule, std::string_view text, Side side = Side::stage) {
+constexpr RuleArray parse_array(auto& rule, std::string_view text, Side side = Side::stage) {
   RuleArray array;
   text = trimmed(text);
   if (text == ".") return array;
@@ -172,7 +172,7 @@ constexpr RuleArray parse_array(ParsedRule& rule, std::string_view text, Side si
   return array;
 }
 
-constexpr std::vector<RuleArray> parse_side(ParsedRule& rule, std::string_view text, Side side) {
+constexpr std::vector<RuleArray> parse_side(auto& rule, std::string_view text, Side side) {
   std::vector<RuleArray> arrays;
   for (bool more = !text.empty(); more;) {
     more = text.find(',') != std::string_view::npos;
@@ -184,10 +184,10 @@ constexpr std::vector<RuleArray> parse_side(ParsedRule& rule, std::string_view t
 }
 
 /// Parses a rule; throws what is wrong with it, a `const char*`.
-constexpr ParsedRule parse(std::string_view text) {
+template <class Text = std::string> constexpr ParsedRuleOf<Text> parse(std::string_view text) {
   const size_t arrow = text.find("->");
   if (arrow == std::string_view::npos) throw "a rule has operands, -> and results";
-  ParsedRule rule{.text = std::string(text)};
+  ParsedRuleOf<Text> rule{.text = Text(text)};
   rule.operands = parse_side(rule, trimmed(text.substr(0, arrow)), Side::operand);
   rule.results = parse_side(rule, trimmed(text.substr(arrow + 2)), Side::result);
   return rule;
@@ -195,6 +195,6 @@ constexpr ParsedRule parse(std::string_view text) {
 
 }  // namespace rule_grammar
 
-constexpr void check_rule(std::string_view text) { rule_grammar::parse(text); }
+constexpr void check_rule(std::string_view text) { rule_grammar::parse<std::string_view>(text); }
 
 }  // namespace weft

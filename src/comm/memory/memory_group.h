@@ -22,8 +22,8 @@ class SharedHeap;
 
 /// The slot in which one rank publishes one collective to the others.
 struct alignas(64) Slot {
-  /// sequence * kProgressRange + the rank's progress: 0 while it writes, kPosted, then one more a
-  /// phase.
+  /// sequence * kProgressRange + the rank's progress: 0 while it writes, kCallPosted, then one more
+  /// a phase.
   std::atomic<uint64_t> progress{0};
   std::atomic<uint64_t> hash{0};
   const void* published = nullptr;
@@ -39,7 +39,7 @@ struct alignas(64) Slot {
 };
 
 inline constexpr uint64_t kProgressRange = 65536;
-inline constexpr uint64_t kPosted = 1;
+inline constexpr uint64_t kCallPosted = 1;
 constexpr uint64_t progress_after(int phase) { return 2 + static_cast<uint64_t>(phase); }
 
 /// Events on GPU streams that belong to a slot. Written before the progress that announces them;

@@ -155,7 +155,7 @@ class ExchangeWork : public PendingWork {
 
   const char* missed(int rank) const final {
     const uint64_t now = group().slot(rank, sequence()).progress.load(std::memory_order_acquire);
-    return now < progress_at(kPosted) ? "call it" : "finish it";
+    return now < progress_at(kCallPosted) ? "call it" : "finish it";
   }
 
   std::string words() const final { return weft::in_words(slot_.signature); }
@@ -185,7 +185,9 @@ class ExchangeWork : public PendingWork {
 
   uint64_t progress_at(uint64_t within) const { return sequence() * kProgressRange + within; }
   /// This rank's progress, which all ranks must reach before it continues.
-  uint64_t reached() const { return progress_at(phase_ < 0 ? kPosted : progress_after(phase_)); }
+  uint64_t reached() const {
+    return progress_at(phase_ < 0 ? kCallPosted : progress_after(phase_));
+  }
 
   void post(const void* shown) {
     // Stored first: a rank still comparing hashes of the slot's previous call must see that the
@@ -195,7 +197,7 @@ class ExchangeWork : public PendingWork {
     slot_.published = shown;
     slot_.is_eager = publication_.is_eager();
     order_.posted();
-    slot_.progress.store(progress_at(kPosted), std::memory_order_release);
+    slot_.progress.store(progress_at(kCallPosted), std::memory_order_release);
   }
 
   bool all_have_come() {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "src/device/cuda/runtime.h"
 #include "src/device/kernel/elements.h"
@@ -129,7 +130,7 @@ template <class C> struct StepBuffer {
 };
 
 template <class F, class... C> void step_elements(const F& f, int64_t n, C*... arrays) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) f(arrays[i]...);
 }
 

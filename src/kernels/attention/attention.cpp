@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "src/base/independent.h"
 #include "src/base/numeric.h"
 #include "src/kernels/attention/score_tiles.h"
 #include "src/kernels/attention/tiles.h"
@@ -158,7 +159,7 @@ static void raise_maxima_by_four(const T* __restrict scores, T scale, T* __restr
 template <class T, class E>
 static void exponentiate(const T* scores, T scale, E* probabilities, const T* max, T* total,
                          int64_t begin, int64_t end) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t r = begin; r < end; ++r) {
     const T p = exp(scores[r] * scale - max[r]);
     total[r] += p;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "src/base/independent.h"
 #include "src/base/numeric.h"
 #include "src/kernels/attention/score_tiles.h"
 #include "src/kernels/attention/tiles.h"
@@ -83,7 +84,7 @@ static void pack_block(const QueryBlock& block, const AttentionGradients& x,
 template <class T, class E>
 static void differentiate_scores(const T* scores, T scale, const T* dscores, E* p, E* ds,
                                  const T* lse, const T* delta, int64_t begin, int64_t end) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t r = begin; r < end; ++r) {
     const T probability = exp(scores[r] * scale - lse[r]), dscore = dscores[r];
     p[r] = E(probability);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "src/base/independent.h"
 #include "src/kernels/attention/rule.h"
 #include "src/kernels/attention/tiles.h"
 #include "src/kernels/math/math.h"
@@ -68,7 +69,7 @@ static void score_few(const FewAttention& x, int64_t batch, int64_t kv_head, int
 /// sum += p[0] * v[0] + ... + p[3] * v[3], of rows.
 static void add_four(const float* p, const float* const* v, int64_t width, float* sum) {
   const float *a = v[0], *b = v[1], *c = v[2], *d = v[3];
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < width; ++i) {
     sum[i] += (p[0] * a[i] + p[1] * b[i]) + (p[2] * c[i] + p[3] * d[i]);
   }

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
@@ -53,7 +54,7 @@ static void scatter_add(C* table, const Rows& rows, const std::vector<int64_t>& 
       const Line line = moved(rows.line(static_cast<int64_t>(r)), begin);
       const C* values = dense_line(line, end - begin, buffer.data());
       C* to = table + indices[r] * n + begin;
-#pragma GCC ivdep
+      WEFT_INDEPENDENT
       for (int64_t i = 0; i < end - begin; ++i) to[i] += values[i];
     }
   });

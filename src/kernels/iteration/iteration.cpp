@@ -9,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "src/base/independent.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -52,7 +53,9 @@ static int64_t round_to_bfloat16(bfloat16* to, const float* from, int64_t n) {
 #endif
 
 /// Converts dense elements with dedicated instructions; returns how many are done.
-template <class To, class From> static int64_t convert_halves(To* to, const From* from, int64_t n) {
+template <class To, class From>
+static int64_t convert_halves([[maybe_unused]] To* to, [[maybe_unused]] const From* from,
+                              [[maybe_unused]] int64_t n) {
 #ifdef __AVX512BF16__
   if constexpr (std::is_same_v<From, float> && std::is_same_v<To, bfloat16>) {
     return round_to_bfloat16(to, from, n);
@@ -86,14 +89,14 @@ static void convert_elements(void* to_data, int64_t to_stride, const void* from_
       std::memmove(to, from, static_cast<size_t>(n) * sizeof(To));
     } else {
       int64_t i = convert_halves(to, from, n);
-#pragma GCC ivdep
+      WEFT_INDEPENDENT
       for (; i < n; ++i) to[i] = converted<To, From>(from[i]);
     }
   } else if (to_stride == 1 && from_stride == 0) {
     const Stored<To> value = converted<To, From>(from[0]);
     for (int64_t i = 0; i < n; ++i) to[i] = value;
   } else if (to_stride == 1 && from_stride == -1) {
-#pragma GCC ivdep
+    WEFT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) to[i] = converted<To, From>(from[-i]);
   } else {
     for (int64_t i = 0; i < n; ++i) to[i * to_stride] = converted<To, From>(from[i * from_stride]);

@@ -4,6 +4,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "src/base/independent.h"
 #include "src/base/numeric.h"
 #include "src/kernels/kernel.h"
 #include "src/kernels/map/device_map.h"
@@ -52,7 +53,7 @@ template <class C, int> using Repeat = C;
 /// memory, that of an array of pointers too.
 template <class Result, class F, class... In>
 void map_elements(const F& f, Result* result, int64_t n, const In*... in) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) result[i] = static_cast<Result>(f(in[i]...));
 }
 
@@ -64,7 +65,7 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
   if constexpr (std::is_same_v<R, Pair<C>>) {
     auto* first = static_cast<C*>(out[0]);
     auto* second = static_cast<C*>(out[1]);
-#pragma GCC ivdep
+    WEFT_INDEPENDENT
     for (int64_t i = 0; i < n; ++i) {
       const Pair<C> pair = f(static_cast<const C*>(in[kIn])[i]...);
       first[i] = pair.first;

@@ -99,7 +99,7 @@ WEFT_MATH float hypot(float a, float b) {
   constexpr float kInfinity = std::bit_cast<float>(0x7f800000);
   const double x = static_cast<double>(a), y = static_cast<double>(b);
   const auto value = static_cast<float>(::sqrt(x * x + y * y));
-  return (std::fabs(a) == kInfinity) | (std::fabs(b) == kInfinity) ? kInfinity : value;
+  return std::fabs(a) == kInfinity || std::fabs(b) == kInfinity ? kInfinity : value;
 }
 WEFT_MATH double hypot(double a, double b) { return ::hypot(a, b); }
 

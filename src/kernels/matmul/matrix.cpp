@@ -15,18 +15,17 @@ static constexpr int kBlock = 16;
 static constexpr int kBlock = 8;
 #endif
 using BlockRow = float __attribute__((vector_size(kBlock * sizeof(float))));
-using BlockPick = int32_t __attribute__((vector_size(kBlock * sizeof(int32_t))));
 
 /// Rows kStep apart exchange the SIMD lanes whose index has, or lacks, that bit.
 template <int kStep, int... kLane>
 static void exchange_lanes(BlockRow* rows, std::integer_sequence<int, kLane...>) {
-  constexpr BlockPick low{((kLane & kStep) ? kBlock + kLane - kStep : kLane)...};
-  constexpr BlockPick high{((kLane & kStep) ? kBlock + kLane : kLane + kStep)...};
   for (int i = 0; i < kBlock; ++i) {
     if (i & kStep) continue;
     const BlockRow first = rows[i], second = rows[i + kStep];
-    rows[i] = __builtin_shuffle(first, second, low);
-    rows[i + kStep] = __builtin_shuffle(first, second, high);
+    rows[i] = __builtin_shufflevector(first, second,
+                                      ((kLane & kStep) ? kBlock + kLane - kStep : kLane)...);
+    rows[i + kStep] = __builtin_shufflevector(
+        first, second, ((kLane & kStep) ? kBlock + kLane : kLane + kStep)...);
   }
 }
 

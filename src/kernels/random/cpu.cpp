@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/iteration/iteration.h"
@@ -96,7 +97,7 @@ void dropout_dense(const MemoryBlock& out, const MemoryBlock& in, const Box& box
         const C* x = dense_line(line_at(in, position), n, values);
         C* y = writes ? static_cast<C*>(target.data) : values;
         const float* mine = factors + skipped;
-#pragma GCC ivdep
+        WEFT_INDEPENDENT
         for (int64_t i = 0; i < n; ++i) {
           y[i] = Dropped<C>()(x[i], mine[i]);
         }

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/reduce/plan.h"
@@ -118,12 +119,12 @@ template <class R, class C> static C reduced_row(const C* x, int64_t n) {
 }
 
 template <class R, class C> static void reduce_columns(C* sums, const C* x, int64_t n) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], R::element(x[i]));
 }
 
 template <class R, class C> static void merge_columns(C* sums, const C* part, int64_t n) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) sums[i] = R::combine(sums[i], part[i]);
 }
 

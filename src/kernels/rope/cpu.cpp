@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "src/kernels/math/math.h"
 #include "src/kernels/rows/rows.h"
@@ -90,7 +91,7 @@ struct RopeTable {
         const auto position = static_cast<float>(rows.given ? rows.given[p] : offset + p);
         float *c = &cosines[static_cast<size_t>(p * half)],
               *s = &sines[static_cast<size_t>(p * half)];
-#pragma GCC ivdep
+        WEFT_INDEPENDENT
         for (int64_t i = 0; i < half; ++i) {
           const float angle = position * frequencies[static_cast<size_t>(i)];
           c[i] = cos(angle);
@@ -118,7 +119,7 @@ static const RopeTable& rope_table(const Rope& options, const RopeRows& rows) {
 template <class C>
 static void rotate_row(int64_t half, C* y, const C* x, const float* cosines, const float* sines,
                        C scale, C sign) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < half; ++i) {
     const C a = x[i], b = x[i + half], cosine = scale * static_cast<C>(cosines[i]);
     const C sine = sign * scale * static_cast<C>(sines[i]);

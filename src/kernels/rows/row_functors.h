@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/base/independent.h"
 #include "src/kernels/math/math.h"
 
 namespace weft {
@@ -117,7 +118,7 @@ struct AsItIs {
 /// out[i] = f(in[i]...), computed as C.
 template <class C, class F, class Out, class... In>
 void map_row(int64_t n, const F& f, Out* out, const In*... in) {
-#pragma GCC ivdep
+  WEFT_INDEPENDENT
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<Out>(f(static_cast<C>(in[i])...));
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "src/base/independent.h"
 #include "src/base/numeric.h"
 #include "src/base/parallel.h"
 #include "src/kernels/copy/copy.h"
@@ -196,7 +197,7 @@ void write_elements(const Taking& t, C* places, const In in, const F& f) {
           if (!t.may_use(o, i, first, last)) continue;
           if (t.slices) {
             C* row = to + place(o, i, 0) * inner;
-#pragma GCC ivdep
+            WEFT_INDEPENDENT
             for (int64_t k = first; k < last; ++k) f(row[k], from[k]);
           } else {
             for (int64_t k = first; k < last; ++k) f(to[place(o, i, k) * inner + k], from[k]);
