@@ -171,11 +171,13 @@ static int make_and_sync(const std::string& path) {
 }
 
 void make_directory(const std::string& path) {
+  if (is_object_path(path)) return;
   const int reason = make_and_sync(path);
   if (reason != 0) fail_call("mkdir", "checkpoint: ", path, ": ", std::strerror(reason));
 }
 
 void make_directories(const std::string& path) {
+  if (is_object_path(path)) return;
   std::error_code unknown;
   const std::string parent = std::filesystem::path(path).parent_path().string();
   if (!parent.empty() && !std::filesystem::exists(parent, unknown) && !unknown) {
@@ -220,6 +222,7 @@ void rename_to_new(const std::string& from, const std::string& to) {
 }
 
 void check_can_rename(const std::string& directory) {
+  if (is_object_path(directory)) return check_conditional_writes(directory);
   const std::string from = concat(directory, "/.rename-", drawn_tag()), to = from + ".done";
   if (opened_descriptor(from, O_WRONLY | O_CREAT | O_EXCL).get() < 0) {
     fail_call("open", "checkpoint: ", from, ": ", std::strerror(errno));
@@ -282,31 +285,9 @@ void WrittenFile::sync() const {
 FileWriter::FileWriter(const std::string& directory, const RankFiles& files, int rank)
     : files_(files),
       rank_(rank),
-      directory_(directory),
-      path_(directory + "/" + file_name_of(rank, files.manifest().ranks)),
-      temporary_(directory + "/." + file_name_of(rank, files.manifest().ranks) + ".tmp"),
-      at_(files.data_start(rank)),
-      entries_(files.entries(rank)) {
-  struct stat status {};
-  if (::lstat(path_.c_str(), &status) == 0) {
-    fail("checkpoint: ", path_, " exists, expected no file; nothing is overwritten");
-  }
-  file_.emplace("checkpoint", temporary_, O_CREAT | O_TRUNC, true);
-  const int64_t bytes = at_ + files.data_bytes(rank);
-  // Tells at once that there is no space; file systems that cannot are left to write.
-  if (file_->reserve(bytes) || errno == EOPNOTSUPP || errno == ENOSYS) return;
-  const int reason = errno;
-  file_.reset();
-  ::unlink(temporary_.c_str());
-  fail_call("fallocate", "checkpoint: ", temporary_, " of ", bytes,
-            " bytes: ", std::strerror(reason));
-}
-
-FileWriter::~FileWriter() {
-  if (!file_) return;
-  file_.reset();
-  ::unlink(temporary_.c_str());
-}
+      file_(new_file(directory + "/" + file_name_of(rank, files.manifest().ranks),
+                     files.data_start(rank), files.data_bytes(rank))),
+      entries_(files.entries(rank)) {}
 
 void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
@@ -322,21 +303,15 @@ void FileWriter::write(std::span<const std::byte> bytes) {
 }
 
 void FileWriter::write_buffered() {
-  file_->write(at_, {buffer_.data(), buffered_});
-  at_ += static_cast<int64_t>(buffered_);
+  file_->write({buffer_.data(), buffered_});
   buffered_ = 0;
 }
 
 void FileWriter::finish() {
   const std::string header = files_.header(rank_, hashes_.finish(), non_finite_);
-  // The last block and the header are no whole sectors.
-  file_->use_cache();
   write_buffered();
-  file_->write(0, std::as_bytes(std::span(header)));
-  file_->sync();
-  rename_to_new(temporary_, path_);
+  file_->finish(std::as_bytes(std::span(header)));
   file_.reset();
-  sync_directory(directory_);
 }
 
 /// Elements whose bits of the exponent are all ones. One pass that only looks for the largest

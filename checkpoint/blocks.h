@@ -93,6 +93,8 @@ class BlockReader : NotCopied {
 /// Reads that are under way at once: two ranks reach a disk's 1.9 GB/s with 4 blocks in flight
 /// each, 0.8 of it with 2; 8 add nothing.
 inline constexpr int kReads = 4;
+/// The same for an object store: a request waits about as long as its 4 MiB take.
+inline constexpr int kObjectReads = 16;
 
 /// Calls `work(i, buffer)` for each i below `count`, in order, in so many threads (fewer where the
 /// system has no more), each with a separate buffer: a single read leaves a disk idle, and some

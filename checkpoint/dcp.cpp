@@ -49,7 +49,7 @@ static constexpr const char* kMetadata = "torch.distributed.checkpoint.metadata.
 
 bool is_dcp(const std::string& directory) {
   std::error_code ignored;
-  return fs::is_regular_file(directory + "/.metadata", ignored);
+  return path_is_file(directory + "/.metadata");
 }
 
 /// The globals of `.metadata`: its classes, torch's dtypes and sizes, and paths.

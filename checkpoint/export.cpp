@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -20,12 +19,11 @@
 #include "weft/error.h"
 #include "weft/export.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 #include "weft/hugging_face.h"
 #include "weft/storage.h"
 
 namespace weft {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -259,15 +257,13 @@ static constexpr const char* kIndexName = "model.safetensors.index.json";
 
 static void check_no_model(const std::string& directory) {
   std::error_code ignored;
-  for (fs::directory_iterator at(directory, ignored), end; !ignored && at != end;
-       at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
+  for (const auto& [name, kind, bytes] : Store::of(directory).list(directory, ignored)) {
     if (!name.ends_with(".safetensors") && name != kIndexName) continue;
     fail("export: ", directory, " holds ", name,
          ", expected a directory without a model; nothing is overwritten");
   }
   // Programs that take models and checkpoints would take the model.
-  if (fs::is_directory(directory, ignored) && !list_checkpoints(directory).empty()) {
+  if (path_is_directory(directory) && !list_checkpoints(directory).empty()) {
     fail("export: ", directory, " holds checkpoints, expected another directory");
   }
 }
@@ -337,7 +333,7 @@ static ExportOptions completed(ExportOptions options, const std::string& checkpo
   }
   if (!options.files) {
     options.files = kept_model_files(checkpoint);
-  } else if (std::error_code ignored; !fs::is_directory(*options.files, ignored)) {
+  } else if (!path_is_directory(*options.files)) {
     fail("export: files ", in_quotes(*options.files),
          " is missing or a file, expected a directory");
   }

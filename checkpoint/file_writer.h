@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "weft/export.h"
 #include "weft/extend/file.h"
+#include "weft/extend/store.h"
 
 namespace weft {
 
@@ -52,16 +53,16 @@ class WrittenFile : NotCopied {
   bool is_past_cache_;
 };
 
-/// Writes a rank's file of a save, which is either there, whole and on the disk, or not: its bytes
-/// go to a temporary name, and `finish` syncs them, gives them their name and syncs the directory.
-/// What is there is never overwritten. Each error is a std::runtime_error with call, file and
-/// reason; the temporary file goes then.
+/// A file or an object of `head` + `bytes` bytes that appears, whole and durable, when it is
+/// finished, or not at all. What exists is never overwritten: std::invalid_argument for a file that
+/// exists. Each other error is a std::runtime_error with call, file and reason.
+std::unique_ptr<StoreWriter> new_file(const std::string& path, int64_t head, int64_t bytes);
+
+/// Writes a rank's file of a save; see `new_file`.
 class FileWriter : NotCopied {
  public:
-  /// std::invalid_argument when `directory` holds the name of the rank's file already. Refers to
-  /// `files`.
+  /// Refers to `files`.
   FileWriter(const std::string& directory, const RankFiles& files, int rank);
-  ~FileWriter();
 
   /// The data that follow, whole elements.
   void write(std::span<const std::byte> bytes);
@@ -76,11 +77,8 @@ class FileWriter : NotCopied {
 
   const RankFiles& files_;
   const int rank_;
-  std::string directory_, path_, temporary_;
-  /// Empty once it has its name.
-  std::optional<WrittenFile> file_;
-  /// Offset in the file of the buffered bytes, and their number.
-  int64_t at_;
+  std::unique_ptr<StoreWriter> file_;
+  /// Bytes in the buffer.
   size_t buffered_ = 0;
   BlockBuffer buffer_;
   BlockHashes hashes_;

@@ -18,6 +18,7 @@
 #include "weft/extend/file.h"
 #include "weft/extend/packed.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 #include "weft/ops/factories.h"
 #include "weft/safetensors.h"
 #include "weft/transformer.h"
@@ -217,20 +218,17 @@ static constexpr const char* kModelFiles[] = {"generation_config.json",
                                               "vocab.txt"};
 static constexpr const char* kKeptFolder = "hugging_face";
 
-/// Under another name first: an interruption leaves no part of a file.
 static void write_whole(const std::string& bytes, const fs::path& to) {
-  fs::create_directories(to.parent_path());
-  const fs::path unfinished = to.parent_path() / concat('.', to.filename().string(), ".tmp");
-  OutputFile out("model files", unfinished.string(), OutputFile::Mode::replace);
-  out.write(bytes);
-  out.close();
-  fs::rename(unfinished, to);
+  Store::of(to.string()).put(to.string(), bytes);
 }
 
 std::string kept_model_files(const std::string& checkpoint) {
   std::error_code ignored;
-  const fs::path path = fs::weakly_canonical(checkpoint, ignored), run = path.parent_path();
-  if (fs::is_directory(path / kKeptFolder, ignored)) return path / kKeptFolder;
+  const bool is_object = is_object_path(checkpoint);
+  const fs::path path =
+      is_object ? fs::path(object_path(checkpoint)) : fs::weakly_canonical(checkpoint, ignored);
+  const fs::path run = path.parent_path();
+  if (path_is_directory(path / kKeptFolder)) return path / kKeptFolder;
   // The files next to another run are not its own.
   const bool is_of_run = path.filename().string().starts_with("step-") &&
                          std::ranges::count(list_checkpoints(run.string()), path.string()) > 0;
@@ -239,10 +237,10 @@ std::string kept_model_files(const std::string& checkpoint) {
 
 void check_kept_model_files(const std::string& directory) {
   std::error_code ignored;
-  for (fs::directory_iterator at(fs::path(directory) / kKeptFolder, ignored), end;
-       !ignored && at != end; at.increment(ignored)) {
-    if (at->path().extension() != ".safetensors") continue;
-    fail("model files: ", at->path().string(),
+  const std::string kept = (fs::path(directory) / kKeptFolder).string();
+  for (const StoredName& stored : Store::of(kept).list(kept, ignored)) {
+    if (!stored.name.ends_with(".safetensors")) continue;
+    fail("model files: ", kept, '/', stored.name,
          " is a model's, expected a folder for the files that a run keeps; save to another "
          "directory");
   }
@@ -250,15 +248,14 @@ void check_kept_model_files(const std::string& directory) {
 
 void keep_model_files(const std::string& from, const std::string& directory) {
   const fs::path to = fs::path(directory) / kKeptFolder;
-  std::error_code ignored;
-  if (!from.empty() && fs::equivalent(from, to, ignored)) return;
+  if (!from.empty() && is_same_place(from, to)) return;
   check_kept_model_files(directory);
   const auto replace = [&](const char* name) {
     const fs::path source = fs::path(from) / name;
-    if (!from.empty() && fs::is_regular_file(source, ignored)) {
+    if (!from.empty() && path_is_file(source)) {
       write_whole(read_file("model files", source.string()), to / name);
     } else {
-      fs::remove(to / name, ignored);
+      Store::of(to).remove(to / name);
     }
   };
   replace(kConfigName);
@@ -266,8 +263,7 @@ void keep_model_files(const std::string& from, const std::string& directory) {
 }
 
 void check_config_at(const std::string& directory, const TransformerConfig& config) {
-  std::error_code ignored;
-  if (!fs::exists(fs::path(directory) / kConfigName, ignored)) return;
+  if (!path_exists(fs::path(directory) / kConfigName)) return;
   TransformerConfig there = transformer_config(directory);
   // Weights do not depend on these.
   there.deviation = config.deviation;
@@ -281,8 +277,7 @@ void check_config_at(const std::string& directory, const TransformerConfig& conf
 
 std::string with_token_ids(const std::string& config, const std::string& files) {
   const fs::path path = fs::path(files) / kConfigName;
-  std::error_code ignored;
-  if (!fs::is_regular_file(path, ignored)) return config;
+  if (!path_is_file(path)) return config;
   const auto kept = OrderedJson::parse(read_json("export", path.string()));
   auto json = OrderedJson::parse(config);
   json.erase("pad_token_id");  // without one, the default that the model had
@@ -295,14 +290,13 @@ std::string with_token_ids(const std::string& config, const std::string& files) 
 void write_model_files(const std::string& directory, const std::string& files,
                        const std::string& config) {
   const fs::path from = files, to = directory;
-  std::error_code ignored;
-  if (!config.empty() && !fs::exists(to / kConfigName, ignored)) {
+  if (!config.empty() && !path_exists(to / kConfigName)) {
     write_whole(config, to / kConfigName);
   }
   for (const char* name : kModelFiles) {
-    if (!fs::is_regular_file(from / name, ignored)) continue;
+    if (!path_is_file(from / name)) continue;
     const std::string bytes = read_file("model files", (from / name).string());
-    if (!fs::exists(to / name, ignored)) {
+    if (!path_exists(to / name)) {
       write_whole(bytes, to / name);
     } else if (bytes != read_file("model files", (to / name).string())) {
       warn((to / name).string(), " stays, but the model's is another file");

@@ -56,7 +56,18 @@ std::string OpenedFile::tensor_in(int64_t block) const {
   return {};
 }
 
+static std::shared_ptr<OpenedFile> opened_file(const std::string& path) {
+  try {
+    return std::make_shared<OpenedFile>(path);
+  } catch (const MissingObject&) {
+    throw BadFile(Verdict::incomplete, concat("checkpoint: ", path, " is missing"), path);
+  } catch (const std::invalid_argument& error) {
+    throw BadFile(Verdict::corrupt, error.what(), path);
+  }
+}
+
 static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
+  if (is_object_path(path)) return opened_file(path);
   std::error_code failed;
   const fs::file_status status = fs::symlink_status(path, failed);
   const bool is_stale = failed.value() == ESTALE;
@@ -69,11 +80,7 @@ static std::shared_ptr<OpenedFile> opened_safetensors(const std::string& path) {
   if (::access(path.c_str(), R_OK) != 0) {
     fail_call("access", "checkpoint: ", path, ": ", std::strerror(errno));
   }
-  try {
-    return std::make_shared<OpenedFile>(path);
-  } catch (const std::invalid_argument& error) {
-    throw BadFile(Verdict::corrupt, error.what(), path);
-  }
+  return opened_file(path);
 }
 
 std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path) {
@@ -157,7 +164,8 @@ static void check_data(const OpenedFile& file, const std::function<void(int64_t)
                      [&] { return xxh3_of(reader.read(file.data_start + begin, bytes, buffer)); });
     progress(bytes);
   };
-  work_in_parallel(static_cast<size_t>(blocks_in(file.data_bytes())), kReads, check);
+  work_in_parallel(static_cast<size_t>(blocks_in(file.data_bytes())),
+                   is_object_path(file.file.path()) ? kObjectReads : kReads, check);
 }
 
 /// Reads the data of a checkpoint's files in several threads; returns what is bad, by rank.
@@ -253,8 +261,7 @@ static CheckpointReport judged(const std::string& path, const InspectOptions& op
 }
 
 CheckpointReport inspect_checkpoint(const std::string& path, const InspectOptions& options) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
+  if (!path_is_directory(path)) {
     fail("checkpoint: ", path, " is missing or a file, expected a directory");
   }
   return unless_removed(path, [&] {
@@ -266,7 +273,7 @@ CheckpointReport inspect_checkpoint(const std::string& path, const InspectOption
     } catch (const std::invalid_argument& error) {
       report_bad({BadFile(Verdict::corrupt, error.what(), {})}, report);
     }
-    if (report.verdict != Verdict::complete && !fs::exists(path, ignored)) fail_removed(path);
+    if (report.verdict != Verdict::complete && !path_exists(path)) fail_removed(path);
     return report;
   });
 }
@@ -278,11 +285,10 @@ void fail_removed(const std::string& path) {
 
 std::optional<CheckpointReport> inspect_existing(const std::string& path,
                                                  const InspectOptions& options) {
-  std::error_code ignored;
   try {
-    if (fs::exists(path, ignored)) return inspect_checkpoint(path, options);
+    if (path_exists(path)) return inspect_checkpoint(path, options);
   } catch (const std::exception&) {
-    if (fs::exists(path, ignored)) throw;
+    if (path_exists(path)) throw;
   }
   return {};
 }
@@ -290,12 +296,10 @@ std::optional<CheckpointReport> inspect_existing(const std::string& path,
 std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory) {
   std::error_code error;
   std::vector<NamedCheckpoint> found;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    NamedCheckpoint named{.path = at->path().string()};
-    std::error_code ignored;
-    if (!parse_directory_name(at->path().filename().string(), named.step, named.generation))
-      continue;
-    if (!at->is_symlink(ignored) && at->is_directory(ignored)) found.push_back(std::move(named));
+  for (const auto& [name, kind, bytes] : Store::of(directory).list(directory, error)) {
+    NamedCheckpoint named{.path = (fs::path(directory) / name).string()};
+    if (!parse_directory_name(name, named.step, named.generation)) continue;
+    if (kind == PathKind::directory) found.push_back(std::move(named));
   }
   const bool absent =
       error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;

@@ -10,6 +10,7 @@
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 
 namespace weft {
 
@@ -100,7 +101,9 @@ class FileReader {
 
   void read() const {
     const std::vector<Range> ranges = ranges_to_read();
-    work_in_parallel(ranges.size(), kReads, [&](size_t i, const BlockBuffer& buffer) {
+    const bool is_object = is_object_path(file_.file.path());
+    const int reads = is_object ? kObjectReads : kReads;
+    work_in_parallel(ranges.size(), reads, [&](size_t i, const BlockBuffer& buffer) {
       const Range& range = ranges[i];
       if (file_.hashes.empty()) {
         read_by_pieces(range, buffer);
@@ -170,8 +173,10 @@ class FileReader {
   uint64_t read_by_pieces(const Range& range, const BlockBuffer& buffer) const {
     BlockHashes hashes;
     Range piece = range;
+    // Of an object each piece is one request.
+    const int64_t piece_bytes = is_object_path(file_.file.path()) ? kBlockBytes : kPieceBytes;
     for (; piece.begin < range.end; piece.begin = piece.end) {
-      piece.end = std::min(piece.begin + kPieceBytes, range.end);
+      piece.end = std::min(piece.begin + piece_bytes, range.end);
       while (piece.first < piece.last && end_of(parts_[piece.first]) <= piece.begin) ++piece.first;
       std::byte* const in_place = destination_of(piece);
       const std::span bytes(in_place ? in_place : buffer.data(),

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cstdio>
-#include <filesystem>
+#include <string>
 
 #include "checkpoint/file_writer.h"
 #include "checkpoint/manifest.h"
@@ -8,10 +7,9 @@
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/store.h"
 
 namespace weft {
-
-namespace fs = std::filesystem;
 
 /// Whether what lies there is what the name says, or nothing: a name alone removes nothing.
 static bool is_removable(const std::string& path, const CheckpointReport& report) {
@@ -20,40 +18,32 @@ static bool is_removable(const std::string& path, const CheckpointReport& report
   return names.names.empty() && names.strangers.empty();
 }
 
-static constexpr std::string_view kRemoved = ".removed-";
-
-static void remove_all(const std::string& path) {
-  std::error_code error;
-  do {
-    fs::remove_all(path, error);
-  } while (error == std::errc::interrupted);
-  // Network file systems keep files that are open under other names; the next save removes them.
-  const bool is_later = error == std::errc::directory_not_empty && path.find(kRemoved) != path.npos;
-  if (error && !is_later) fail_call("remove", "checkpoint: ", path, ": ", error.message());
-}
-
-/// Removes the name first, so that readers see all of a checkpoint or nothing.
-static void remove_whole(const std::string& path) {
-  const fs::path from(path);
-  const std::string hidden = (from.parent_path() / concat(kRemoved, from.filename().string()));
-  remove_all(::rename(path.c_str(), hidden.c_str()) == 0 ? hidden : path);
-}
-
 /// Removes what an earlier removal of own checkpoints left when it was interrupted.
 static void remove_hidden(const std::string& directory, const OwnCheckpoints& own) {
   std::error_code error;
-  std::vector<std::string> found;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  for (const StoredName& stored : Store::of(directory).list(directory, error)) {
     int64_t step = 0;
     std::string generation;
-    if (!name.starts_with(kRemoved)) continue;
-    if (!parse_directory_name(name.substr(kRemoved.size()), step, generation)) continue;
+    if (!stored.name.starts_with(kHiddenPrefix)) continue;
+    const std::string name = stored.name.substr(kHiddenPrefix.size());
+    if (!parse_directory_name(name, step, generation)) continue;
     if (generation == own.generation || own.earlier.contains(generation)) {
-      found.push_back(at->path().string());
+      Store::of(directory).remove_directory(directory + "/" + stored.name);
     }
   }
-  for (const std::string& path : found) remove_all(path);
+}
+
+/// Aborts uploads of own checkpoints below a step, which a job that was killed left. No rank is
+/// that late: its run has saved `oldest` since.
+static void abort_old_uploads(const std::string& directory, int64_t oldest,
+                              const OwnCheckpoints& own) {
+  if (!is_object_path(directory)) return;
+  abort_uploads(directory, [&](const std::string& name) {
+    int64_t step = 0;
+    std::string generation;
+    return parse_directory_name(name, step, generation) && step < oldest &&
+           (generation == own.generation || own.earlier.contains(generation));
+  });
 }
 
 void retain_newest(const std::string& directory, int64_t step, int keep,
@@ -71,10 +61,10 @@ void retain_newest(const std::string& directory, int64_t step, int keep,
       // Among several checkpoints of one step, the one that the run resumed from is unknown. If no
       // kept checkpoint is finite, the newest finite one stays too.
       const bool stays = its_step >= oldest || (is_finite && !has_finite);
-      if (!stays && is_removable(path, report)) remove_whole(path);
+      if (!stays && is_removable(path, report)) Store::of(path).remove_directory(path);
     } else if (counts) {
       // Another rank may have given its file its name and not synced that yet.
-      sync_directory(path);
+      if (!is_object_path(path)) sync_directory(path);
       oldest = its_step;
       ++complete;
     }
@@ -92,6 +82,7 @@ void retain_newest(const std::string& directory, int64_t step, int keep,
     }
   }
   remove_hidden(directory, own);
+  abort_old_uploads(directory, oldest, own);
   if (!failed.empty()) throw_runtime_error(failed);
 }
 

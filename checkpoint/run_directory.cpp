@@ -24,6 +24,7 @@
 #include "checkpoint/source.h"
 #include "weft/checkpoint.h"
 #include "weft/error.h"
+#include "weft/extend/store.h"
 
 namespace weft {
 
@@ -121,10 +122,6 @@ static std::string in_words(const Holder& holder) {
                 holder.job.empty() ? "" : concat(", job ", in_quotes(holder.job)));
 }
 
-static OwnedDescriptor open_lease(const std::string& path, int flags) {
-  return opened_descriptor(path, flags | O_NOFOLLOW | O_NONBLOCK);
-}
-
 static std::string lease_path(const std::string& directory, int64_t number) {
   return directory + formatted("/.lease-%08lld", static_cast<long long>(number));
 }
@@ -132,26 +129,18 @@ static std::string lease_path(const std::string& directory, int64_t number) {
 /// The text of a lease; "" of number 0, and where it is gone or not written yet.
 static std::string read_lease(const std::string& directory, int64_t number) {
   if (number == 0) return {};
-  const std::string path = lease_path(directory, number);
-  const OwnedDescriptor file = open_lease(path, O_RDONLY);
-  if (file.get() < 0 && (errno == ENOENT || errno == ESTALE)) return {};
-  if (file.get() < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
-  std::string text(kLeaseBytes, '\0');
-  const ssize_t got = TEMP_FAILURE_RETRY(::pread(file.get(), text.data(), text.size(), 0));
-  if (got < 0) fail_call("pread", "lease: ", path, ": ", std::strerror(errno));
-  text.resize(static_cast<size_t>(got));
-  return text;
+  return Store::of(directory).get(lease_path(directory, number)).value_or("");
 }
 
 /// The newest lease of a directory; 0: it has none. Those before `remove_below` go.
 static int64_t newest_lease_in(const std::string& directory, int64_t remove_below = 0) {
   int64_t newest = 0;
   std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
+  for (const StoredName& stored : Store::of(directory).list(directory, error)) {
     long long number = 0;
-    if (std::sscanf(at->path().filename().c_str(), ".lease-%17lld", &number) != 1) continue;
+    if (std::sscanf(stored.name.c_str(), ".lease-%17lld", &number) != 1) continue;
     newest = std::max<int64_t>(newest, number);
-    if (number < remove_below) ::unlink(at->path().c_str());
+    if (number < remove_below) Store::of(directory).remove(directory + "/" + stored.name);
   }
   if (error) fail_call("readdir", "lease: ", directory, ": ", error.message());
   return newest;
@@ -187,13 +176,17 @@ Lease::~Lease() {
   }
   renewal_->ends.notify_one();
   renewal_->thread.join();
-  renew();
+  const StoreDeadline short_one(5);
+  renew(text());
 }
 
 void Lease::note_saved(const std::string& generation) {
   const std::lock_guard lock(renewal_->mutex);
   saved_ = generation;
-  renew();
+  if (!is_object_path(directory_)) return renew(text());
+  // The thread writes it: the caller does not wait for requests.
+  is_due_ = true;
+  renewal_->ends.notify_one();
 }
 
 bool Lease::take() {
@@ -220,18 +213,17 @@ bool Lease::take() {
     warn(directory_, " may be in use by ", in_words(holder), "; waiting at most ",
          static_cast<double>(lifetime.count()) / 1000, " s for a sign of life");
   }
-  std::this_thread::sleep_for(std::clamp(lifetime / 20, milliseconds(1), milliseconds(100)));
+  const milliseconds most(is_object_path(directory_) ? 1000 : 100);
+  std::this_thread::sleep_for(std::clamp(lifetime / 20, milliseconds(1), most));
   return false;
 }
 
 /// Exactly one process creates a number. Those before it go: their holders find them missing.
 bool Lease::claim(int64_t number) {
   const std::string path = lease_path(directory_, number);
-  OwnedDescriptor file = open_lease(path, O_WRONLY | O_CREAT | O_EXCL);
-  if (file.get() < 0 && errno == EEXIST) return false;
-  if (file.get() < 0) fail_call("open", "lease: ", path, ": ", std::strerror(errno));
+  Store& store = Store::of(directory_);
+  if (!store.put_new(path, text())) return false;
   try {
-    if (!write(file)) fail_call("pwrite", "lease: ", path, ": ", std::strerror(errno));
     if (newest_lease_in(directory_, number) == number) {
       number_ = number;
       renewal_->thread = std::thread([this] { keep_alive(); });
@@ -239,16 +231,15 @@ bool Lease::claim(int64_t number) {
     }
   } catch (...) {
     number_ = 0;
-    ::unlink(path.c_str());
+    store.remove(path);
     throw;
   }
   // This process came late: a newer lease had removed those before it.
-  ::unlink(path.c_str());
+  store.remove(path);
   return false;
 }
 
-/// Writes all of it and closes the descriptor.
-bool Lease::write(OwnedDescriptor& file) {
+std::string Lease::text() {
   const Holder own = this_process();
   const nlohmann::ordered_json json{{"state", is_ending_ ? "free" : "held"},
                                     {"count", ++count_},
@@ -263,36 +254,41 @@ bool Lease::write(OwnedDescriptor& file) {
                                     {"start", own.start}};
   std::string text = json.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
   text.resize(kLeaseBytes - 1, ' ');
-  text += '\n';
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = TEMP_FAILURE_RETRY(
-        ::pwrite(file.get(), text.data() + done, text.size() - done, static_cast<off_t>(done)));
-    if (n <= 0) break;
-    done += static_cast<size_t>(n);
-  }
-  const int reason = errno;
-  const bool closed = ::close(file.release()) == 0;
-  if (closed) errno = reason;
-  return closed && done == text.size();
+  return text + '\n';
 }
 
-/// In place, without making it: a lease that was taken over stays so. What fails is tried again, or
-/// seen by `check`.
-void Lease::renew() {
+/// Without making it: a lease that was taken over stays so. What fails is tried again, or seen by
+/// `check`.
+void Lease::renew(const std::string& next) {
+  // If all leases were removed, the number may belong to another saver now.
+  const auto edit = [&](const std::string& now) -> std::optional<std::string> {
+    if (parsed_holder(now).tag != tag_) return {};
+    return next;
+  };
   try {
-    // If all leases were removed, the number may belong to another saver now.
-    if (parsed_holder(read_lease(directory_, number_)).tag != tag_) return;
+    is_lost_ = !Store::of(directory_).update(lease_path(directory_, number_), edit);
   } catch (const std::runtime_error&) {
     return;
   }
-  OwnedDescriptor file = open_lease(lease_path(directory_, number_), O_WRONLY);
-  if (file.get() >= 0) write(file);
 }
 
 void Lease::keep_alive() {
   std::unique_lock lock(renewal_->mutex);
-  while (!renewal_->ends.wait_for(lock, lifetime_ / 4, [this] { return is_ending_; })) renew();
+  const StoreDeadline until_next(static_cast<double>(lifetime_.count()) / 4000);
+  const auto has_work = [this] { return is_ending_ || is_due_; };
+  for (;;) {
+    renewal_->ends.wait_for(lock, lifetime_ / 4, has_work);
+    if (is_ending_) return;
+    is_due_ = false;
+    const std::string next = text();
+    if (is_object_path(directory_)) lock.unlock();
+    renew(next);
+    if (!lock.owns_lock()) lock.lock();
+  }
+}
+
+void Lease::check_last_seen() const {
+  if (is_lost_) check();
 }
 
 void Lease::check() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <compare>
 #include <cstdint>
@@ -33,13 +34,17 @@ class Lease : NotCopied {
   void note_saved(const std::string& generation);
   /// std::runtime_error when another process has taken the lease over, or it was removed.
   void check() const;
+  /// The same by what the last renewal saw: no request is made unless that failed.
+  void check_last_seen() const;
 
  private:
   struct Renewal;
   bool claim(int64_t number);
-  void renew();
+  /// Writes `next` to its file.
+  void renew(const std::string& next);
   void keep_alive();
-  bool write(OwnedDescriptor& file);
+  /// What its file holds next.
+  std::string text();
 
   const std::string directory_;
   const std::chrono::milliseconds lifetime_;
@@ -49,7 +54,8 @@ class Lease : NotCopied {
   /// 0 until it is taken.
   int64_t number_ = 0;
   int64_t count_ = 0;
-  bool is_ending_ = false;
+  bool is_ending_ = false, is_due_ = false;
+  std::atomic<bool> is_lost_ = false;
   std::string saved_;
   /// The lease of another job that is watched: its number, its text, and since when.
   int64_t watched_ = -1;

@@ -16,6 +16,7 @@
 #include "checkpoint/blocks.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/store.h"
 
 namespace weft {
 
@@ -210,18 +211,17 @@ static void check_no_pickle(const std::string& path) {
 
 TensorFiles::TensorFiles(const std::string& path) : path_(path) {
   namespace fs = std::filesystem;
-  std::error_code ignored;
   check_no_pickle(path);
-  const bool directory = fs::is_directory(path, ignored);
+  const bool directory = path_is_directory(path);
   const std::string single = directory ? (fs::path(path) / kSingleFile).string() : path;
   const std::string index = directory ? (fs::path(path) / kIndexFile).string() : path;
-  if (directory && !fs::exists(single, ignored) && !fs::exists(index, ignored)) {
+  if (directory && !path_exists(single) && !path_exists(index)) {
     for (const char* name : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-      if (fs::exists(fs::path(path) / name, ignored)) check_no_pickle(path + "/" + name);
+      if (path_exists(fs::path(path) / name)) check_no_pickle(path + "/" + name);
     }
     fail("safetensors: ", path, " holds no model, expected ", kSingleFile, " or ", kIndexFile);
   }
-  if (directory ? !fs::exists(single, ignored) : path.ends_with(".json")) {
+  if (directory ? !path_exists(single) : path.ends_with(".json")) {
     open_index(index);
   } else {
     files_.emplace_back(single);

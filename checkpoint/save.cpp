@@ -20,6 +20,7 @@
 #include "weft/error.h"
 #include "weft/extend/disk_memory.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/store.h"
 #include "weft/ops/factories.h"
 #include "weft/storage.h"
 
@@ -120,6 +121,12 @@ struct CheckpointSaver::Plans {
   int64_t last_step = 0;
   /// The checkpoints that were there when the first rank took the lease.
   std::set<std::string> known;
+  /// No other run may have saved a later step than this one since.
+  int64_t newest = 0;
+
+  void check_newest(const std::string& directory) const {
+    check_no_newer_run(directory, newest, own.generation, known);
+  }
 };
 
 /// A rank's file being written, in this thread or another.
@@ -152,6 +159,8 @@ struct CheckpointSaver::Saving {
     if (saver.options_.refuse_non_finite) check_finite();
     // A process that was stopped while it wrote leaves its checkpoint incomplete.
     if (saver.plans_->lease) saver.plans_->lease->check();
+    // Requests to an object store are made here, where training does not wait for them.
+    if (saver.plans_->lease && is_object_path(path)) saver.plans_->check_newest(saver.directory_);
     writer.finish();
     if (rank == 0) look_after_others();
   }
@@ -197,6 +206,8 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
     if (!lease) lease = std::make_shared<Lease>(directory_, lifetime);
     if (!lease->take()) return {};
     check_can_rename(directory_);
+    // While the lease is held, all others' uploads to checkpoints are abandoned.
+    if (is_object_path(directory_)) abort_uploads(directory_, &has_checkpoint_name);
     for (const NamedCheckpoint& there : named_checkpoints(directory_)) {
       plans_->known.insert(there.path);
       if (options.continues) own.earlier.insert(there.generation);
@@ -223,9 +234,10 @@ CheckpointSaver::~CheckpointSaver() {
 
 void CheckpointSaver::check_may_save() const {
   if (!plans_->lease) return;
+  plans_->newest = std::max({int64_t{0}, options_.resumed_step, plans_->last_step});
+  if (is_object_path(directory_)) return plans_->lease->check_last_seen();
   plans_->lease->check();
-  const int64_t last = std::max({int64_t{0}, options_.resumed_step, plans_->last_step});
-  check_no_newer_run(directory_, last, generation_, plans_->known);
+  plans_->check_newest(directory_);
 }
 
 void CheckpointSaver::note_saved() const {
@@ -250,7 +262,8 @@ std::string CheckpointSaver::wait_all(std::chrono::milliseconds timeout) {
   wait();
   const std::string& path = plans_->last;
   if (path.empty()) fail("wait_all: number of saves is 0, expected at least 1");
-  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(20))) {
+  const std::chrono::milliseconds pause(is_object_path(path) ? 250 : 20);
+  for (;; std::this_thread::sleep_for(pause)) {
     const bool is_late = std::chrono::steady_clock::now() >= end;
     // Names first: only a whole file has one.
     if (!is_late && std::ssize(rank_files_in(path).names) < world_.size()) continue;

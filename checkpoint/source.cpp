@@ -10,6 +10,7 @@
 
 #include "checkpoint/blocks.h"
 #include "checkpoint/dcp.h"
+#include "checkpoint/open_files.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
@@ -29,8 +30,7 @@ std::shared_ptr<const OpenedFile> CheckpointSource::file(size_t number) const {
 RankFileNames rank_files_in(const std::string& directory) {
   RankFileNames found;
   std::error_code error;
-  for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
+  for (const auto& [name, kind, bytes] : Store::of(directory).list(directory, error)) {
     int rank = 0, ranks = 0;
     if (parse_file_name(name, rank, ranks)) {
       found.names.push_back(name);
@@ -114,10 +114,10 @@ static void add_file(const OpenedFile& opened, const std::string& name, AgreedMa
 AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames& names) {
   std::vector<BadFile> bad_files;
   std::map<std::string, AgreedManifest> by_text;
-  for (const std::string& name : names.names) {
-    const std::string path = directory + "/" + name;
+  const OpenFiles files(directory, names.names);
+  for (const auto& [i, name] : ranges::views::enumerate(names.names)) {
     try {
-      const auto opened = open_rank_file(path);
+      const auto opened = files.open(i);
       AgreedManifest& same = by_text[opened->manifest_text()];
       if (!same.world) same = {.world = world_of(*opened), .non_finite = NonFinite{}};
       add_file(*opened, name, same);
@@ -312,20 +312,17 @@ class ShardedFiles {
 }  // namespace
 
 static bool is_model(const std::string& directory) {
-  std::error_code ignored;
-  return fs::exists(directory + "/model.safetensors", ignored) ||
-         fs::exists(directory + "/model.safetensors.index.json", ignored);
+  return path_exists(directory + "/model.safetensors") ||
+         path_exists(directory + "/model.safetensors.index.json");
 }
 
 bool holds_checkpoints(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored) && rank_files_in(path).names.empty() && !is_model(path) &&
+  return path_is_directory(path) && rank_files_in(path).names.empty() && !is_model(path) &&
          !list_checkpoints(path).empty();
 }
 
 CheckpointSource open_source(const std::string& path) {
-  std::error_code ignored;
-  const bool is_directory = fs::is_directory(path, ignored);
+  const bool is_directory = path_is_directory(path);
   const RankFileNames names = is_directory ? rank_files_in(path) : RankFileNames();
   if (!names.names.empty()) return saved_source(path, names);
   if (holds_checkpoints(path)) {

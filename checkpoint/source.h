@@ -13,6 +13,7 @@
 #include "weft/checkpoint.h"
 #include "weft/extend/file.h"
 #include "weft/extend/pattern.h"
+#include "weft/extend/store.h"
 #include "weft/safetensors.h"
 #include "weft/state_dict.h"
 
@@ -24,12 +25,11 @@ bool has_checkpoint_name(const std::string& path);
 /// Calls `read`. What it throws becomes CheckpointRemoved when `path` is missing afterwards, and
 /// existed before or has the name of a checkpoint, which was chosen while it existed.
 template <class Read> auto unless_removed(const std::string& path, const Read& read) {
-  std::error_code ignored;
-  const bool existed = has_checkpoint_name(path) || std::filesystem::exists(path, ignored);
+  const bool existed = has_checkpoint_name(path) || path_exists(path);
   try {
     return read();
   } catch (const std::exception&) {
-    if (!existed || std::filesystem::exists(path, ignored) || ignored) throw;
+    if (!existed || may_exist(path)) throw;
     fail_removed(path);
   }
 }

@@ -19,6 +19,7 @@
 #include "weft/extend/run_description.h"
 #include "weft/extend/run_folder.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/factories.h"
 #include "weft/ranks.h"
@@ -84,9 +85,8 @@ static void print_contents(const std::string& path) {
 }
 
 int list_checkpoint(const CkptOptions& options) {
-  if (!std::filesystem::exists(options.path))
-    fail("ckpt ls: ", printable(options.path), " does not exist");
-  const bool directory = std::filesystem::is_directory(options.path);
+  if (!path_exists(options.path)) fail("ckpt ls: ", printable(options.path), " does not exist");
+  const bool directory = is_directory(options.path);
   const auto found = directory ? list_checkpoints(options.path) : std::vector<std::string>{};
   if (found.empty()) {
     print_contents(options.path);
@@ -266,14 +266,14 @@ static int64_t bytes_in(const CheckpointContents& contents, const std::string& p
 /// The directory of a model in Hugging Face's form, which may be named by one of its files.
 static std::string directory_of(const std::string& model) {
   namespace fs = std::filesystem;
-  return fs::is_directory(model) ? model : fs::absolute(model).parent_path().string();
+  return is_directory(model) ? model : fs::absolute(model).parent_path().string();
 }
 
 /// `train` and `sample` take the newest checkpoint with the files of a model that the run keeps:
 /// those of an older step would be the files of another one.
 static void check_target(const std::string& directory, int64_t step) {
   check_kept_model_files(directory);
-  if (!std::filesystem::is_directory(directory)) return;
+  if (!is_directory(directory)) return;
   const std::vector<std::string> held = list_checkpoints(directory);
   if (held.empty()) return;
   const int64_t newest = inspect_checkpoint(held[0], {.depth = Inspection::headers}).step;
@@ -333,7 +333,7 @@ int reshard_checkpoint(const CkptOptions& options) {
 /// Returns the config.json in the folder of the tensors; `train` and `sample` build the model from
 /// it.
 static std::optional<TransformerConfig> imported_config(const std::string& path) {
-  if (!std::filesystem::exists(path)) return {};  // the load reports it
+  if (!path_exists(path)) return {};  // the load reports it
   const std::string directory = directory_of(path);
   std::string reason;
   try {

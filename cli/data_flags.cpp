@@ -8,6 +8,7 @@
 #include "cli/prompts.h"
 #include "weft/extend/file.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 
 namespace weft::cli {
 
@@ -59,7 +60,7 @@ std::string tokenizer_in(const std::string& model) {
   if (Tokenizer::is_in(model)) return model;
   const std::string folder = std::filesystem::path(model).parent_path().string();
   if (model.ends_with(".json") && Tokenizer::is_in(folder)) return folder;
-  const std::string kept = kept_model_files(model);
+  const std::string kept = local_copy(kept_model_files(model));
   return Tokenizer::is_in(kept) ? kept : "";
 }
 
@@ -68,11 +69,10 @@ void keep_tokenizer(const DataFlags& flags, const std::optional<Tokenizer>& toke
   namespace fs = std::filesystem;
   if (directory.empty() || !tokenizer) return;
   const fs::path kept = kept_model_files(directory), from = flags.tokenizer;
+  Store& store = Store::of(kept);
   const auto copy = [&](const fs::path& file) {
-    std::error_code ignored;
-    if (fs::equivalent(file, kept / file.filename(), ignored)) return;
-    fs::create_directories(kept);
-    fs::copy_file(file, kept / file.filename(), fs::copy_options::overwrite_existing);
+    if (is_same_place(file, kept / file.filename())) return;
+    store.put(kept / file.filename(), read_file("train", file));
   };
   const auto is_of_tokenizer = [](const std::string& name) {
     return name.starts_with("tokenizer") || name.starts_with("chat_template") ||
@@ -88,10 +88,7 @@ void keep_tokenizer(const DataFlags& flags, const std::optional<Tokenizer>& toke
     }
   }
   if (flags.text.chat_template.empty()) return;
-  fs::create_directories(kept);
-  OutputFile file("train", (kept / "chat_template.jinja").string(), OutputFile::Mode::replace);
-  file.write(tokenizer->chat_template());
-  file.close();
+  store.put(kept / "chat_template.jinja", tokenizer->chat_template());
 }
 
 void apply(const DataFlags& flags, const std::string& model, DataOptions& options) {

@@ -7,6 +7,7 @@
 #include "weft/extend/file.h"
 #include "weft/extend/run_folder.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 
 namespace weft::cli {
 
@@ -21,7 +22,7 @@ Tokenizer tokenizer_at(const std::string& path) {
 static std::string tokenizer_directory(const ServeOptions& options) {
   if (!options.tokenizer.empty()) return options.tokenizer;
   if (is_hugging_face(options.model) || Tokenizer::is_in(options.model)) return options.model;
-  const std::string kept = kept_model_files(options.model);
+  const std::string kept = local_copy(kept_model_files(options.model));
   return Tokenizer::is_in(kept) ? kept : options.model;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/prompts.h"
 #include "weft/error.h"
 #include "weft/extend/file.h"
+#include "weft/extend/store.h"
 #include "weft/extend/token_files.h"
 
 namespace weft::cli {
@@ -88,8 +89,7 @@ static void tokenize(const TokenizeOptions& options) {
     fail("tokenize: --output is given with --decode, expected one of them");
   }
   for (const std::string& path : options.data) {
-    std::error_code ignored;
-    if (!fs::exists(path, ignored)) fail("--data: ", path, " does not exist");
+    if (!path_exists(path)) fail("--data: ", path, " does not exist");
   }
   // Whether it is text comes before its ids, which the tokenizer may not have.
   const std::vector<std::string> files = data_files(options.data);

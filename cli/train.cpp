@@ -17,6 +17,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/run_folder.h"
+#include "weft/extend/store.h"
 #include "weft/extend/token_files.h"
 #include "weft/generate.h"
 #include "weft/ops.h"
@@ -280,7 +281,8 @@ static RunData opened_data(const TrainOptions& options, const TransformerConfig&
                    .vocabulary = config.vocabulary,
                    .seed = options.seed};
   const std::string& save = options.checkpoints.save;
-  rows.cache = save.empty() ? "" : (std::filesystem::path(save) / "tokens").string();
+  const bool keeps = !save.empty() && !is_object_path(save);
+  rows.cache = !keeps ? "" : (std::filesystem::path(save) / "tokens").string();
   std::string model = tokenizer_in(options.init);
   if (model.empty()) model = tokenizer_in(options.parallel.model);
   if (model.empty() && options.init.empty()) model = tokenizer_in(options.checkpoints.resume);

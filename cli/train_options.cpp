@@ -15,6 +15,7 @@
 #include "weft/extend/file.h"
 #include "weft/extend/metrics_destination.h"
 #include "weft/extend/run_folder.h"
+#include "weft/extend/store.h"
 #include "weft/optimizer_named.h"
 #include "weft/ranks.h"
 
@@ -286,7 +287,8 @@ static void check_outside(const Named& output, const std::string& data) {
   const auto& [flag, path] = output;
   if (path.empty() || !is_directory(data)) return;
   const fs::path inner = located(path);
-  const fs::path outer = fs::canonical(data, ignored);
+  const fs::path outer =
+      is_object_path(data) ? fs::path(object_path(data)) : fs::canonical(data, ignored);
   const auto [end, stop] = std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
   if (end == outer.end()) {
     fail(flag, ' ', path, " is within --data ", data,

@@ -20,6 +20,7 @@
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -42,12 +43,13 @@ static void check_not_of_another_run(const ResumeOptions& o) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   if (o.save.empty() || !is_directory(o.save)) return;
-  const fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
+  fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
+  if (is_object_path(o.resume)) from = object_path(o.resume);
   // --resume may also name one checkpoint of the directory.
-  if (fs::equivalent(o.save, from, ignored)) return;
-  if (fs::equivalent(o.save, from.parent_path(), ignored)) {
+  if (is_same_place(o.save, from)) return;
+  if (is_same_place(o.save, from.parent_path())) {
     for (const std::string& path : list_checkpoints(o.save)) {
-      if (fs::equivalent(path, from, ignored)) return;
+      if (is_same_place(path, from)) return;
       const auto report = inspect_existing(path, {.depth = Inspection::headers});
       if (!report || report->verdict != Verdict::complete) continue;
       fail(option(o, "save"), ' ', o.save, " holds ", path, ", expected nothing newer than ",

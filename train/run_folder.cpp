@@ -10,6 +10,7 @@
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/packed.h"
 #include "weft/extend/saved_model.h"
+#include "weft/extend/store.h"
 #include "weft/hugging_face.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/reductions.h"
@@ -19,12 +20,10 @@ namespace weft {
 
 namespace fs = std::filesystem;
 
-bool is_directory(const std::string& path) {
-  std::error_code ignored;
-  return fs::is_directory(path, ignored);
-}
+bool is_directory(const std::string& path) { return path_is_directory(path); }
 
 fs::path located(const std::string& path) {
+  if (is_object_path(path)) return fs::path(object_path(path)) / "";
   std::error_code ignored;
   // Of a relative path whose first folder is missing, weakly_canonical gives a relative one.
   const fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
@@ -54,8 +53,7 @@ void check_directory(const std::string& what, const std::string& path) {
 }
 
 bool is_hugging_face(const std::string& directory) {
-  std::error_code ignored;
-  return fs::exists(fs::path(directory) / "config.json", ignored);
+  return path_exists(fs::path(directory) / "config.json");
 }
 
 std::string weights_in(const std::string& flag, const std::string& directory) {
@@ -79,8 +77,10 @@ std::vector<std::string> files_of_weights(const std::string& weights) {
     for (const SafetensorsFile& file : tensors.files()) files.push_back(file.path());
     return files;
   }
-  for (const auto& entry : fs::directory_iterator(weights)) {
-    if (entry.is_regular_file()) files.push_back(entry.path().string());
+  std::error_code error;
+  for (const auto& [name, kind, bytes] : Store::of(weights).list(weights, error)) {
+    const std::string path = (fs::path(weights) / name).string();
+    if (kind == PathKind::file || path_is_file(path)) files.push_back(path);
   }
   std::sort(files.begin(), files.end());
   return files;

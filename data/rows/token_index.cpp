@@ -6,6 +6,7 @@
 
 #include "weft/error.h"
 #include "weft/extend/hash.h"
+#include "weft/extend/store.h"
 #include "weft/extend/token_files.h"
 #include "weft/ops/networks.h"
 
@@ -42,10 +43,9 @@ static IndexHeader header_of(const File& file) {
 }
 
 bool are_whole(const std::string& directory) {
-  std::error_code ignored;
   for (int number = 0;; ++number) {
     const std::string shard = (fs::path(directory) / formatted("tokens-%05d.bin", number)).string();
-    if (!fs::exists(shard, ignored) || !fs::exists(index_path(shard), ignored)) return false;
+    if (!path_exists(shard) || !path_exists(index_path(shard))) return false;
     const IndexHeader header = header_of(File("data", index_path(shard)));
     const File file("data", shard);
     if (header.magic != IndexHeader::kMagic) return false;
@@ -55,10 +55,7 @@ bool are_whole(const std::string& directory) {
 }
 
 TokenIndex::TokenIndex(std::span<const std::string> shards, std::span<const int64_t> counts) {
-  std::error_code ignored;
-  const auto has_index = [&](const std::string& shard) {
-    return fs::exists(index_path(shard), ignored);
-  };
+  const auto has_index = [&](const std::string& shard) { return path_exists(index_path(shard)); };
   const auto with = std::ranges::find_if(shards, has_index);
   if (with == shards.end()) return;
   const auto without = std::ranges::find_if_not(shards, has_index);

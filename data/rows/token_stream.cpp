@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <set>
 
 #include "weft/error.h"
+#include "weft/extend/store.h"
 #include "weft/extend/token_files.h"
 
 namespace weft {
@@ -32,8 +34,20 @@ static bool is_index(const fs::path& path) {
 /// The files below a directory that hold something, sorted.
 static std::vector<std::string> files_below(const std::string& directory) {
   std::vector<std::string> found;
+  if (is_object_path(directory)) {
+    const auto objects = objects_below(directory);
+    std::set<std::string> paths;
+    for (const auto& [path, bytes] : objects) paths.insert(path);
+    for (const auto& [path, bytes] : objects) {
+      const std::string shard = path.substr(0, path.rfind('.')) + ".bin";
+      const bool is_index_of_shard = path.ends_with(".idx") && paths.contains(shard);
+      if (bytes > 0 && !is_index_of_shard) found.push_back(path);
+    }
+    if (!found.empty()) return found;
+  }
   std::error_code error;
-  fs::recursive_directory_iterator at(directory, error), end;
+  fs::recursive_directory_iterator at, end;
+  if (!is_object_path(directory)) at = fs::recursive_directory_iterator(directory, error);
   while (!error && at != end) {
     const bool hidden = at->path().filename().native().starts_with('.');
     std::error_code broken_link;
@@ -64,12 +78,12 @@ static void check_is_no_table(const std::string& path) {
 }
 
 std::vector<std::string> data_files(std::span<const std::string> paths) {
-  std::error_code ignored;
   std::vector<std::string> files;
   for (const std::string& path : paths) {
-    if (fs::is_regular_file(path, ignored)) check_is_no_table(path);
+    const PathKind kind = Store::of(path).kind(path);
+    if (kind == PathKind::file) check_is_no_table(path);
     const auto found =
-        fs::is_directory(path, ignored) ? files_below(path) : std::vector<std::string>{path};
+        kind == PathKind::directory ? files_below(path) : std::vector<std::string>{path};
     files.insert(files.end(), found.begin(), found.end());
   }
   if (files.empty()) fail("data: number of paths is 0, expected a file or a directory");

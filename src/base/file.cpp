@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "weft/error.h"
+#include "weft/extend/store.h"
 
 namespace weft {
 
@@ -49,6 +50,8 @@ struct File::Body {
   std::string what;
   std::string path;
   OwnedDescriptor descriptor;
+  /// Of an object; the file has no descriptor then.
+  std::shared_ptr<const StoreReader> object = {};
   int64_t size = 0;
   std::pair<uint64_t, uint64_t> identity;
   std::atomic<int64_t> bytes_read{0};
@@ -72,6 +75,12 @@ static void check_system(const std::string& what, const std::string& path, int r
 
 File::File(const std::string& what, const std::string& path)
     : body_(std::make_shared<Body>(what, path)) {
+  if (is_object_path(path)) {
+    body_->object = open_object(what, path);
+    body_->size = body_->object->size();
+    body_->identity = {body_->object->version(), 0};
+    return;
+  }
   // Without O_NONBLOCK, opening a pipe without a writer blocks indefinitely.
   body_->descriptor = opened_descriptor(path, O_RDONLY | O_NONBLOCK);
   if (body_->descriptor.get() < 0) {
@@ -99,6 +108,16 @@ std::pair<uint64_t, uint64_t> File::identity() const { return body_->identity; }
 int64_t File::bytes_read() const { return body_->bytes_read.load(std::memory_order_relaxed); }
 
 void File::read(int64_t offset, std::span<std::byte> into) const {
+  if (body_->object) {
+    const auto end = offset + static_cast<int64_t>(into.size());
+    if (end > body_->size) {
+      fail_call("read", body_->what, ": ", body_->path, " ends at byte ", body_->size,
+                ", but bytes ", offset, " to ", end, " are wanted");
+    }
+    body_->object->read(offset, into);
+    body_->bytes_read.fetch_add(std::ssize(into), std::memory_order_relaxed);
+    return;
+  }
   size_t done = 0;
   while (done < into.size()) {
     const auto at = static_cast<off_t>(offset) + static_cast<off_t>(done);
