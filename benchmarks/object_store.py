@@ -74,9 +74,8 @@ def main():
     seconds = {"save": [], "curl PUT": [], "load": [], "curl GET": []}
 
     def body(world):
-        state, into = weft.StateDict(), weft.StateDict()
-        state.tensors = {"x": weft.arange(float(bytes_ // 4))}
-        into.tensors = {"x": weft.zeros(bytes_ // 4)}
+        state = weft.StateDict({"x": weft.arange(float(bytes_ // 4))})
+        into = weft.StateDict({"x": weft.zeros(bytes_ // 4)})
         for number in range(options.rounds):
             control(url, reset=True)
             saver = weft.CheckpointSaver(world, f"s3://bucket/run{number}")

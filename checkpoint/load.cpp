@@ -173,7 +173,7 @@ class FileReader {
   uint64_t read_by_pieces(const Range& range, const BlockBuffer& buffer) const {
     BlockHashes hashes;
     Range piece = range;
-    // Of an object each piece is one request.
+    // Each piece of an object is one request.
     const int64_t piece_bytes = is_object_path(file_.file.path()) ? kBlockBytes : kPieceBytes;
     for (; piece.begin < range.end; piece.begin = piece.end) {
       piece.end = std::min(piece.begin + piece_bytes, range.end);

@@ -43,7 +43,7 @@ class Lease : NotCopied {
   /// Writes `next` to its file.
   void renew(const std::string& next);
   void keep_alive();
-  /// What its file holds next.
+  /// Returns the text that its file holds next.
   std::string text();
 
   const std::string directory_;

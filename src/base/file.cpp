@@ -50,7 +50,7 @@ struct File::Body {
   std::string what;
   std::string path;
   OwnedDescriptor descriptor;
-  /// Of an object; the file has no descriptor then.
+  /// Set for an object, which has no descriptor.
   std::shared_ptr<const StoreReader> object = {};
   int64_t size = 0;
   std::pair<uint64_t, uint64_t> identity;

@@ -265,9 +265,7 @@ def body(world):
     saver = weft.CheckpointSaver(world, path, keep=2, continues=first > 0, lease_seconds=1)
     print("begins", flush=True)
     for step in range(first + 1, first + 5):
-        state = weft.StateDict()
-        state.tensors = {"x": tensor + step}
-        saver.save(step, state)
+        saver.save(step, weft.StateDict({"x": tensor + step}))
         world.barrier()
     print("done", flush=True)
 weft.run_ranks(2, body)
@@ -279,19 +277,17 @@ import sys, json, urllib.request, weft
 def control(**what):
     urllib.request.urlopen(sys.argv[2] + "/_control", data=json.dumps(what).encode()).read()
 def body(world):
-    state = weft.StateDict()
-    state.tensors = {"x": weft.arange(5_000_000.0)}
+    x = weft.arange(5_000_000.0)
     saver = weft.CheckpointSaver(world, sys.argv[1], keep=1)
     for step in range(1, 4):
         control(paused=True)
-        path = saver.save_async(step, state)
+        path = saver.save_async(step, weft.StateDict({"x": x}))
         assert saver.is_saving
-        state.tensors["x"] += 1
+        x += 1
         control(paused=False)
         saver.wait()
-    x = weft.empty(5_000_000)
-    state.tensors = {"x": x}
-    weft.load(path, state)
+    x = weft.zeros(5_000_000)
+    weft.load(path, weft.StateDict({"x": x}))
     assert (x == weft.arange(5_000_000.0) + 2).all().item()
 weft.run_ranks(1, body)
 """
@@ -327,11 +323,9 @@ def test_survives_kills_at_any_request(server, tmp_path):
         report = weft.inspect_checkpoint(found)
         assert report["verdict"] == "COMPLETE" and report["step"] >= newest, report
         newest = report["step"]
-        state = weft.StateDict()
-        state.tensors = {"x": weft.empty((3000, 1000))}
-        weft.load(found, state)
-        expected = weft.arange(3_000_000.0).reshape((3000, 1000)) + newest
-        assert (state.tensors["x"] == expected).all().item()
+        x = weft.zeros((3000, 1000))
+        weft.load(found, weft.StateDict({"x": x}))
+        assert (x == weft.arange(3_000_000.0).reshape((3000, 1000)) + newest).all().item()
     assert kills > KILLS // 2
     child = run(server, sys.executable, "-c", SAVER, path, str(newest))
     assert child[0] == 0, child[1]

@@ -50,8 +50,15 @@ class Stored:
     """An object."""
 
     def __init__(self, data, etag, meta):
-        self.data, self.etag, self.meta = data, etag, meta
+        self.parts, self.etag, self.meta = [data], etag, meta
+        self.size = len(data)
         self.time = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+
+    @property
+    def data(self):
+        if len(self.parts) > 1:
+            self.parts = [b"".join(self.parts)]
+        return self.parts[0]
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -308,7 +315,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 xml.append("<Contents><Key>%s</Key><LastModified>%s</LastModified>"
                            "<ETag>%s</ETag><Size>%d</Size></Contents>"
                            % (self.name(key), objects[key].time, escape(objects[key].etag),
-                              len(objects[key].data)))
+                              objects[key].size))
         if truncated:
             xml.append("<IsTruncated>true</IsTruncated><NextContinuationToken>%s"
                        "</NextContinuationToken>" % escape(last))
@@ -364,7 +371,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.check_conditions(objects.get(key))
         digest = hashlib.md5(b"".join(bytes.fromhex(parts[n].etag[1:-1]) for n in numbers))
         etag = '"%s-%d"' % (digest.hexdigest(), len(numbers))
-        objects[key] = Stored(b"".join(parts[n].data for n in numbers), etag, meta)
+        made = objects[key] = Stored(b"", etag, meta)
+        made.parts = [parts[n].data for n in numbers]
+        made.size = sum(map(len, made.parts))
         del self.server.uploads[id]
         return 200, {}, self.document("CompleteMultipartUploadResult",
                                       "<ETag>%s</ETag>" % escape(etag))

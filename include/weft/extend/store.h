@@ -23,9 +23,9 @@ enum class PathKind : uint8_t { missing, file, directory, other };
 /// One name in a directory.
 struct StoredName {
   std::string name;
-  /// Of the name itself: a link is `other`.
+  /// A link is `other`, whatever it leads to.
   PathKind kind = PathKind::missing;
-  /// Of a file in an object store.
+  /// Set for files in an object store only.
   int64_t bytes = 0;
 };
 
@@ -94,12 +94,12 @@ WEFT_API bool is_object_path(std::string_view path);
 /// The path without slashes at its end and, of an object, without empty parts there.
 WEFT_API std::string object_path(std::string_view path);
 
-/// Whether it exists or cannot be examined.
+/// Returns true when the path exists or cannot be examined.
 WEFT_API bool may_exist(const std::string& path);
 WEFT_API bool path_exists(const std::string& path);
 WEFT_API bool path_is_directory(const std::string& path);
 WEFT_API bool path_is_file(const std::string& path);
-/// Whether two paths lead to one existing place.
+/// Returns true when two paths lead to one existing place.
 WEFT_API bool is_same_place(const std::string& a, const std::string& b);
 /// A path of the file system with the files of a directory: the path itself, or a temporary copy of
 /// the objects directly below it, which goes at the end of the process.

@@ -163,7 +163,7 @@ Reply Client::attempt(const Call& call, const Settings& settings) {
   return reply;
 }
 
-/// Whether the same request may succeed later.
+/// Returns true when the same request may succeed later.
 static bool is_temporary(const Reply& reply) {
   if (reply.status == 0) return !reply.is_final;
   static constexpr int kStatuses[] = {408, 429, 500, 502, 503, 504, 509};
@@ -175,7 +175,7 @@ static bool is_temporary(const Reply& reply) {
          std::ranges::count(kCodes, reply.code) > 0;
 }
 
-/// What the store answered, in one sentence.
+/// Throws the store's answer as one sentence.
 [[noreturn]] static void fail_reply(const Call& call, const Settings& settings,
                                     const Reply& reply) {
   const std::string path = printable(call.place.path());

@@ -31,7 +31,7 @@ struct Call {
   Pairs query = {};
   Pairs headers = {};
   std::span<const std::byte> body = {};
-  /// Where the bytes of the answer go, exactly so many.
+  /// Receives the bytes of the answer, which must be exactly so many.
   std::span<std::byte> into = {};
   /// Statuses besides those of success that the caller handles.
   std::vector<int> accepted = {};

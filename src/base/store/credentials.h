@@ -7,12 +7,12 @@ namespace weft::s3 {
 
 struct Credentials {
   std::string id, secret;
-  /// Of a session; may be empty.
+  /// Names the session; may be empty.
   std::string token;
   bool operator==(const Credentials&) const = default;
 };
 
-/// What the environment says of a store. README: docs/object-stores.md.
+/// The settings of a store; docs/guides/object_stores.md lists them.
 struct Settings {
   Credentials credentials;
   std::string region;

@@ -53,7 +53,7 @@ constexpr size_t kErrorBytes = 256;
 
 /// Codes after which another attempt cannot help: a protocol, a URL, certificates.
 constexpr int kFinal[] = {1, 3, 4, 58, 59, 60, 77, 83, 90, 91};
-/// No host of that name, or nobody listens.
+/// The host is unknown, or no process listens.
 constexpr int kUnreachable[] = {5, 6, 7};
 
 /// The functions of the library that was found.
@@ -128,7 +128,7 @@ Handles& handles() {
   return *all;
 }
 
-/// What the library's callbacks fill.
+/// Receives an answer in the library's callbacks.
 struct Receiver {
   const HttpRequest& request;
   HttpAnswer& answer;
@@ -211,7 +211,7 @@ HttpAnswer send(const HttpRequest& request) {
       handles().take(), [](Handle* used) { handles().give_back(used); });
   List* headers = nullptr;
   const auto add = [&](const std::string& line) { headers = curl().append(headers, line.c_str()); };
-  // Without these curl adds headers of its own.
+  // curl adds these headers unless they are cleared.
   for (const char* none : {"Expect:", "Content-Type:", "Accept:"}) add(none);
   for (const auto& [name, value] : request.headers) {
     add(value.empty() ? name + ";" : concat(name, ": ", value));

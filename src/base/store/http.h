@@ -15,7 +15,7 @@ struct HttpRequest {
   std::string method, url;
   Pairs headers = {};
   std::span<const std::byte> body = {};
-  /// Where the body of a successful answer goes; without it, to HttpAnswer::text.
+  /// Receives the body of a successful answer; without it, HttpAnswer::text does.
   std::span<std::byte> into = {};
   std::string ca_bundle = {};
 };

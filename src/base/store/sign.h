@@ -16,7 +16,7 @@ using Pairs = std::vector<std::pair<std::string, std::string>>;
 /// A request before it is signed. Path and query are not escaped.
 struct Request {
   std::string method;
-  /// From the first slash on.
+  /// Begins with the first slash of the URL.
   std::string path;
   /// In any order; a name may have an empty value.
   Pairs query = {};
