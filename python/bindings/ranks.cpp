@@ -2,6 +2,7 @@
 #include "weft/ranks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <future>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/fields.h"
+#include "weft/extend/mpi_handle.h"
 #include "weft/extend/views.h"
 
 namespace weft::python {
@@ -36,6 +38,29 @@ void bind_errors(py::module_& m) {
   });
 }
 
+/// `connect` with a communicator of mpi4py.
+static Communicator connect_mpi4py(const py::object& comm, const RunOptions& options) {
+  // To import it would initialise MPI.
+  const py::object mpi = py::module_::import("sys").attr("modules").attr("get")("mpi4py.MPI");
+  if (mpi.is_none() || !py::isinstance(comm, mpi.attr("Comm"))) {
+    throw py::type_error(concat("connect: comm is of type ", Py_TYPE(comm.ptr())->tp_name,
+                                ", expected a communicator of mpi4py.MPI"));
+  }
+  const auto handle_of = [&](const py::object& object) {
+    uintptr_t handle = 0;
+    std::memcpy(&handle, reinterpret_cast<void*>(mpi.attr("_addressof")(object).cast<uintptr_t>()),
+                mpi.attr("_sizeof")(object).cast<size_t>());
+    return handle;
+  };
+  // Handles are ints in MPICH's ABI; predefined ones are small numbers in that of MPI 5.
+  const bool is_mpich = mpi.attr("_sizeof")(comm).cast<size_t>() == sizeof(int);
+  const MpiAbi abi = is_mpich                                   ? MpiAbi::mpich
+                     : handle_of(mpi.attr("COMM_WORLD")) < 4096 ? MpiAbi::standard
+                                                                : MpiAbi::openmpi;
+  const uintptr_t handle = handle_of(comm);
+  return released([&] { return connect_mpi(abi, handle, options); });
+}
+
 void bind_communicator(py::module_& m) {
   wait_in_destructors_by(wait_unlocked);
   py::class_<Communicator> communicator(m, "Communicator",
@@ -46,6 +71,9 @@ void bind_communicator(py::module_& m) {
   communicator.def_property_readonly("rank", &Communicator::rank, "This rank, from 0")
       .def_property_readonly("size", &Communicator::size, "How many ranks there are")
       .def_property_readonly("name", &Communicator::name, "'world', 'world/dp': the name in errors")
+      .def_static(
+          "from_mpi", [](const py::object& comm) { return connect_mpi4py(comm, {}); }, "comm"_a,
+          "The ranks of a communicator of mpi4py, as `connect(comm)` returns it")
       .def("barrier", &Communicator::barrier, Released(), "Returns when all ranks have called it")
       .def("split", &Communicator::split, Released(), "color"_a, "key"_a, "name"_a,
            "Groups of equal `color`, ordered by (key, rank); a negative color joins none. "
@@ -298,7 +326,10 @@ void bind_ranks(py::module_& m) {
   def(m, "launched_ranks()", &launched_ranks,
       "Ranks of the job that this process is one rank of (weft run, mpirun, torchrun, srun); 1 for "
       "a process that is alone");
-  bind_with_fields<O>(m, "_connect", connect, Released(), deadline, threads, seed);
+  bind_with_fields<O>(m, "_connect", static_cast<Communicator (*)(const O&)>(connect), Released(),
+                      deadline, threads, seed);
+  bind_with_fields<O, py::object>(m, "_connect_mpi", connect_mpi4py, "comm"_a, deadline, threads,
+                                  seed);
   def(m, "_abort(world, why)",
       [](const Communicator& world, const std::string& why) { world.abort(why); });
   def(m, "fake_world(rank, size, ranks_per_host=8, in_memory=True)", &fake_world,

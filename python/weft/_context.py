@@ -104,11 +104,20 @@ def run_world(ranks, body, *, deadline=600.0, threads_per_rank=0, seed=0):
     return [body(connect(**options))]
 
 
-def connect(*, deadline=600.0, threads_per_rank=0, seed=0):
+def connect(comm=None, *, deadline=600.0, threads_per_rank=0, seed=0):
     """Returns the communicator of all ranks of this process's job, started by `weft run`, mpirun,
-    torchrun or srun; of one rank if the process runs alone. The calling thread becomes the rank;
-    further calls return the same communicator. RuntimeError names ranks that did not arrive within
-    `deadline` seconds, and a rank of another build."""
+    mpiexec, torchrun or srun; of one rank if the process runs alone. The calling thread becomes the
+    rank; further calls return the same communicator. RuntimeError names ranks that did not arrive
+    within `deadline` seconds, and a rank of another build.
+
+    With `comm`, a communicator of mpi4py, all processes of which call this: the communicator of
+    those processes, in MPI's order; an empty one for MPI.COMM_NULL. The program initialises and
+    finalises MPI; threads_per_rank 0 leaves OpenMP as it is."""
+    if comm is not None:
+        world = _weft._connect_mpi(comm, deadline, threads_per_rank, seed)
+        if world:
+            _tell_failures(world)
+        return world
     if threads_per_rank == 0 and _weft.launched_ranks() == 1:
         threads_per_rank = _load.fewer_threads
     world = _weft._connect(deadline, threads_per_rank, seed)

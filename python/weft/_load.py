@@ -12,6 +12,7 @@ import math
 import os
 import pathlib
 import platform
+import sys
 
 # As /proc/cpuinfo calls them; abm is lzcnt.
 _X86_64_V3 = ("avx2", "fma", "bmi1", "bmi2", "f16c", "movbe", "abm")
@@ -56,6 +57,13 @@ def _is_openmp_loaded():
         return False
 
 
+def _is_guest():
+    """Returns whether the program has initialised MPI; the environment and OpenMP then stay as they
+    are."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    return mpi is not None and mpi.Is_initialized()
+
+
 def _free_cores():
     """This process's cores that no other thread wants now, at least half of them: its share of the
     machine's load, whose threads may run on other cores."""
@@ -93,11 +101,12 @@ def _load():
     _refuse_subinterpreter()
     _refuse_old_processor()
     is_chosen = any(name in os.environ for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
-    if is_chosen or _is_openmp_loaded():
+    is_guest = _is_guest()
+    if is_chosen or is_guest or _is_openmp_loaded():
         _load_cuda()
         from weft import _weft
 
-        if not is_chosen and not os.environ.get("OMP_NUM_THREADS"):
+        if not is_chosen and not is_guest and not os.environ.get("OMP_NUM_THREADS"):
             return _set_fewer_threads(_weft)
         return 0
     # Not in os.environ: children do not inherit it.

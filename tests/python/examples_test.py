@@ -48,6 +48,11 @@ def losses_of(text):
     return [float(loss) for loss in re.findall(r"loss (\d+\.\d+)", text)]
 
 
+def test_a_half_of_an_mpi_program_solves():
+    pytest.importorskip("mpi4py")
+    assert run("mpi_halves.py", launcher="mpirun", ranks=4) == "2 of 4 processes, x = [1. 2. 3.]\n"
+
+
 @everywhere
 def test_training_learns_and_saves(tmp_path, launcher):
     out = run("train.py", "--steps", 20, "--save", tmp_path, launcher=launcher, ranks=3)
