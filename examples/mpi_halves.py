@@ -17,7 +17,7 @@ x = None
 if solves:
     world = weft.connect(half)  # the ranks of this half, in MPI's order
     mesh = weft.DeviceMesh(world, {"rows": world.size})
-    random = np.random.default_rng(world.rank)  # each rank has other rows, and other numbers of rows
+    random = np.random.default_rng(world.rank)  # each rank has other rows
     mine = random.normal(size=(50 + 10 * world.rank, 3))
     a = weft.from_local(weft.from_numpy(mine), mesh, [weft.Shard(0)])
     b = weft.from_local(weft.from_numpy(mine @ [[1.0], [2.0], [3.0]]), mesh, [weft.Shard(0)])

@@ -45,9 +45,9 @@ def with_builtins(text):
 
 def with_methods(text):
     """Writes functions of the module that are methods of Tensor too as methods; pybind11-stubgen
-    takes them for static ones."""
+    takes them for static ones. Communicator.from_mpi is one."""
     first = r"\(\w+: (?:Tensor[^,)]*|typing\.Any)"
-    decorated = r"    @staticmethod\n((?:    @typing\.overload\n)?    def \w+)"
+    decorated = r"    @staticmethod\n((?:    @typing\.overload\n)?    def (?!from_mpi\b)\w+)"
     text = re.sub(decorated + first, r"\1(self", text)
     # Functions of Python that are methods, which take the tensor first, too.
     given = r"\((?:input, )?(?=\*(?:given|args|tensors)\b)"

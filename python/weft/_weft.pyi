@@ -170,6 +170,11 @@ class Communicator:
     """
     A group of ranks that call collectives together
     """
+    @staticmethod
+    def from_mpi(comm: typing.Any) -> Communicator:
+        """
+        The ranks of a communicator of mpi4py, as `connect(comm)` returns it
+        """
     def __bool__(self) -> builtins.bool:
         ...
     def __copy__(self) -> typing.Any:
@@ -4700,6 +4705,8 @@ def _check_embedding_options(arg0: typing.Any, arg1: builtins.bool, arg2: builti
 def _config_numbers(config: TransformerConfig) -> dict[str, int]:
     ...
 def _connect(deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
+    ...
+def _connect_mpi(comm: typing.Any, deadline: float = 600.0, threads_per_rank: int = 0, seed: int = 0) -> Communicator:
     ...
 def _embedding_bag(weight: Tensor, ids: Tensor, offsets: Tensor | None, mode: str, scales: Tensor | None) -> Tensor:
     """
