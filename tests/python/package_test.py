@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -68,3 +69,26 @@ def test_missing_program_is_one_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["weft", "--prefix"])
     with pytest.raises(SystemExit, match=message):
         _program.main()
+
+
+def test_library_of_weft_cuda_is_taken(tmp_path):
+    with open("/proc/self/maps") as maps:
+        library = next(line.split()[-1] for line in maps if "/libweft.so" in line)
+    package = tmp_path / "weft_cuda"
+    (package / "lib").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    soname = ".".join(pathlib.Path(library).name.split(".")[:4])
+    shutil.copy(library, package / "lib" / soname)
+    code = (
+        "import weft; from weft import _program; print(_program._program());"
+        "print(*{line.split()[-1] for line in open('/proc/self/maps') if '/libweft.so' in line})"
+    )
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == [str(package / "bin" / "weft"), str(package / "lib" / soname)]
