@@ -31,6 +31,7 @@ endif()
 # Loaded by name from the folder of the library.
 get_property(mpi_libraries GLOBAL PROPERTY WEFT_MPI_LIBRARIES)
 if(mpi_libraries)
+  add_dependencies(weft ${mpi_libraries})
   install(TARGETS ${mpi_libraries}
     LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library)
 endif()
