@@ -61,11 +61,9 @@ class Cache {
 
   void read(int64_t offset, std::span<std::byte> into) {
     const int64_t end = offset + static_cast<int64_t>(into.size());
-    {
-      const std::lock_guard lock(mutex_);
-      for (int64_t piece = offset / kPiece; piece * kPiece < end; ++piece) {
-        if (!has_[static_cast<size_t>(piece)]) load(piece);
-      }
+    for (int64_t piece = offset / kPiece; piece * kPiece < end; ++piece) {
+      const int64_t count = missing_from(piece);
+      if (count > 0) load(piece, count);
     }
     while (!into.empty()) {
       const ssize_t got =
@@ -77,20 +75,26 @@ class Cache {
   }
 
  private:
-  void load(int64_t first) {
-    // After its predecessor more of them: the object is being read through.
-    const bool follows = first > 0 && has_[static_cast<size_t>(first - 1)];
-    int64_t last = first + 1;
-    while (follows && last < std::ssize(has_) && last < first + kMostPieces &&
-           !has_[static_cast<size_t>(last)]) {
-      ++last;
-    }
-    const int64_t begin = first * kPiece, end = std::min(size_, last * kPiece);
-    buffer_.resize(static_cast<size_t>(end - begin));
-    fetch(place_, etag_, begin, buffer_);
-    for (size_t done = 0; done < buffer_.size();) {
+  /// Pieces to fetch from `first` on: none that is there, one at a random place, and more after
+  /// a piece that is there, because the object is being read through.
+  int64_t missing_from(int64_t first) {
+    const std::lock_guard lock(mutex_);
+    const auto has = [&](int64_t piece) { return has_[static_cast<size_t>(piece)]; };
+    if (has(first)) return 0;
+    const int64_t most = first > 0 && has(first - 1) ? kMostPieces : 1;
+    int64_t count = 1;
+    while (count < most && first + count < std::ssize(has_) && !has(first + count)) ++count;
+    return count;
+  }
+
+  /// Several threads may fetch the same pieces, which have the same bytes.
+  void load(int64_t first, int64_t count) {
+    const int64_t begin = first * kPiece, end = std::min(size_, (first + count) * kPiece);
+    std::vector<std::byte> bytes(static_cast<size_t>(end - begin));
+    fetch(place_, etag_, begin, bytes);
+    for (size_t done = 0; done < bytes.size();) {
       const ssize_t put =
-          TEMP_FAILURE_RETRY(::pwrite(file_.get(), buffer_.data() + done, buffer_.size() - done,
+          TEMP_FAILURE_RETRY(::pwrite(file_.get(), bytes.data() + done, bytes.size() - done,
                                       static_cast<off_t>(begin) + static_cast<off_t>(done)));
       if (put <= 0) {
         fail_call("pwrite", "the cache of ", place_.path(), " in ",
@@ -99,7 +103,8 @@ class Cache {
       }
       done += static_cast<size_t>(put);
     }
-    std::fill(has_.begin() + first, has_.begin() + last, true);
+    const std::lock_guard lock(mutex_);
+    std::fill_n(has_.begin() + first, count, true);
   }
 
   const Place place_;
@@ -107,7 +112,6 @@ class Cache {
   const int64_t size_;
   std::mutex mutex_;
   std::vector<bool> has_;
-  std::vector<std::byte> buffer_;
   OwnedDescriptor file_;
 };
 
