@@ -75,8 +75,8 @@ class Cache {
   }
 
  private:
-  /// Returns how many pieces to fetch from `first` on: 0 when it was fetched, one at a random place,
-  /// and more after a piece that was fetched, because the object is being read through.
+  /// Returns how many pieces to fetch from `first` on: 0 when it was fetched, one at a random
+  /// place, and more after a piece that was fetched, because the object is being read through.
   int64_t missing_from(int64_t first) {
     const std::lock_guard lock(mutex_);
     const auto has = [&](int64_t piece) { return has_[static_cast<size_t>(piece)]; };
