@@ -90,6 +90,35 @@ class Release(unittest.TestCase):
         self.assertIn(f"{digest}  weft.whl\n", sums)
         self.assertEqual(sums.count("\n"), 2)
 
+    @unittest.skipUnless(shutil.which("abidiff"), "abidiff of abigail-tools is not installed")
+    def test_binary_interface_is_compared_with_the_previous_tag(self):
+        with (self.root / "CMakeLists.txt").open("r+") as cmake:
+            text = cmake.read()
+            cmake.seek(0)
+            cmake.write("cmake_minimum_required(VERSION 3.25)\n" + text)
+            cmake.write("set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)\n")
+            cmake.write("add_library(weft SHARED weft.cpp)\n")
+        (self.root / "include").mkdir()
+        (self.root / "include/weft.h").write_text("int kept();\nint removed();\n")
+        source = '#include "include/weft.h"\nint kept() { return 1; }\n'
+        (self.root / "weft.cpp").write_text(source + "int removed() { return 2; }\n")
+        self.commit()
+        code, out, err = self.release("0.2.0", "--do")
+        self.assertEqual((code, err), (0, ""), out)
+        self.assertIn("== binary interface: no previous tag to compare with", out)
+        for version, text, sentence in (
+            ("0.2.1", source + "int removed() { return 3; }\n", "interface is that of v0.2.0"),
+            ("0.3.0", source, "interface differs from that of v0.2.1: "),
+        ):
+            (self.root / "weft.cpp").write_text(text)
+            (self.root / "CHANGELOG.md").write_text(CHANGELOG)
+            self.commit()
+            code, out, err = self.release(version, "--do")
+            self.assertEqual((code, err), (0, ""), out)
+            self.assertIn(sentence, out)
+        report = (self.root / "build/release-0.3.0/abi-v0.2.1-v0.3.0.txt").read_text()
+        self.assertIn("removed()", report)
+
     def test_errors_are_one_sentence(self):
         for arguments, sentence, wanted in (
             ([], "release: VERSION is missing; see scripts/release --help", 2),
