@@ -26,6 +26,7 @@ class Scripts(unittest.TestCase):
     def test_help_is_printed(self):
         for script in (
             "test",
+            "long",
             "quickstart",
             "bench",
             "docs",
@@ -44,6 +45,7 @@ class Scripts(unittest.TestCase):
             ("test", ["--presets"], "test: unknown argument --presets; see scripts/test --help"),
             ("test", ["--preset"], "test: --preset needs a value; see scripts/test --help"),
             ("test", ["--preset", "x"], "test: no preset x (release, asan, tsan, coverage)"),
+            ("test", ["--long", "mips"], "long: no part mips; see scripts/long --help"),
             ("quickstart", ["fast"], "quickstart: unknown argument fast; see scripts/quickstart"),
             ("docs", ["--pdf"], "docs: unknown argument --pdf; see scripts/docs --help"),
             ("docs", ["--package"], "docs: --package needs a value; see scripts/docs --help"),
@@ -84,7 +86,7 @@ class Scripts(unittest.TestCase):
                 self.assertLess(len((path / "main.cpp").read_text().splitlines()), 150)
 
     def test_packages_are_named_in_one_place(self):
-        for script in ("test", "quickstart", "bench"):
+        for script in ("test", "long", "quickstart", "bench"):
             self.assertNotIn("libdnnl", (ROOT / "scripts" / script).read_text())
 
 
