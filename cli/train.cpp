@@ -16,6 +16,7 @@
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/module_paths.h"
 #include "weft/extend/run_folder.h"
 #include "weft/extend/store.h"
 #include "weft/extend/token_files.h"
@@ -109,7 +110,10 @@ class Training {
     const std::optional<StepSeconds> predicted = prediction();
     if (is_first()) set_aside("--trace", options_.trace);
     if (!options_.trace.empty()) trace_.emplace();
+    std::optional<ShadowScope> shadow;
+    if (options_.shadow > 0) shadow.emplace(ShadowOptions{options_.shadow}, module_paths(model_));
     const bool is_done = trainer_->run();
+    shadow.reset();
     if (trace_ && is_first()) report_trace(*trace_, device_, predicted);
     if (trace_) trace_->write(mesh_.communicator(), options_.trace);
     if (is_done && options_.sample > 0) print_sample();

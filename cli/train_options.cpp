@@ -90,6 +90,12 @@ static void add_loop_flags(CLI::App& train, TrainOptions& o) {
   add_policy(train, "--on-non-finite", o.on_non_finite,
              "The same for a loss or a gradient that is not finite");
   add_whole(train, "--most-skipped", o.most_skipped, "Steps in a row that may be skipped", 0);
+  add_whole(
+      train, "--shadow", o.shadow,
+      "Compute one op call in so many again, on whole tensors by the op's definition, and end "
+      "at the first whose result or gradient is off, which is named; 0: none. A checked call "
+      "costs about four whole ones on each rank",
+      0);
 }
 
 static void add_resume_flags(CLI::App& command, ResumeOptions& o) {

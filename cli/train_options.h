@@ -48,6 +48,8 @@ struct TrainOptions {
   double spike = 0;
   std::string on_spike = "stop", on_non_finite = "stop";
   int most_skipped = 10;
+  /// Checks one op call in so many; 0: none.
+  int64_t shadow = 0;
   /// Of the biases that balance the load of experts.
   std::optional<double> balance_rate;
   double stated_balance_rate() const { return balance_rate.value_or(1e-3); }

@@ -256,6 +256,10 @@ void FsdpContext::begin_backward() {
 }
 
 void FsdpContext::in_backward(StepEvent::Kind kind, ParamGroup& group) {
+  if (!backward_accumulates()) {
+    if (kind == StepEvent::Kind::pre_backward) gather_for_backward(group);
+    return;
+  }
   begin_backward();
   // If the slices changed, what forward saved of them is out of date, and the tape reports it.
   if (kind == StepEvent::Kind::pre_backward) note_changes(group);
@@ -306,6 +310,8 @@ void FsdpContext::finalize() {
   wait_for_host_copies();
   running_->complete = true;
   end_step();
+  if (!training_) return;
+  for (const auto& group : groups_) group->run_post_accumulate_hooks();
 }
 
 /// Waits until the streams no longer use memory of the host, which may be read and written then.

@@ -29,6 +29,9 @@ class FsdpContext final : public ModuleAttachment,
   void post_forward(ParamGroup& group);
   /// A module's backward begins, or the gradients of its inputs are complete.
   void in_backward(StepEvent::Kind kind, ParamGroup& group);
+  /// Unshards a group for a backward that is not that of its module, or for `grad`, which reduces
+  /// no gradients.
+  void gather_for_backward(ParamGroup& group);
   /// A contribution to the gradient of trainable parameter `i` follows, whether the backward of its
   /// module has begun or not.
   void pre_accumulate_grad(ParamGroup& group, size_t i);
@@ -98,6 +101,7 @@ class FsdpContext final : public ModuleAttachment,
   void take_over_changes();
   void readopt();
   void end_backward();
+  void end_lending();
   void finalize_backward();
   void finalize();
   void wait_for_host_copies();
@@ -125,6 +129,8 @@ class FsdpContext final : public ModuleAttachment,
   /// A backward of the tape is under way and has called a hook; until `after_backward`.
   bool in_backward_ = false;
   bool is_last_backward_ = true;
+  /// The groups that a `grad` under way has unsharded.
+  std::vector<ParamGroup*> lent_;
   bool finalizes_manually_ = false;
   /// Counts steps, for handles of their reductions.
   uint64_t step_ = 0;

@@ -29,6 +29,29 @@ void FsdpContext::set_manual_finalization(bool enabled) {
 }
 
 /// The outermost backward has ended, and with it the step unless more backwards belong to it.
+void FsdpContext::gather_for_backward(ParamGroup& group) {
+  if (backward_accumulates()) {
+    begin_backward();
+  } else {
+    if (lent_.empty()) {
+      weft::after_backward([held = weak_from_this()](bool) {
+        if (const auto context = held.lock()) context->end_lending();
+      });
+    }
+    if (std::ranges::find(lent_, &group) == lent_.end()) lent_.push_back(&group);
+  }
+  note_changes(group);
+  scheduler_.handle({StepEvent::Kind::user_unshard, &group}, {});
+  scheduler_.handle({StepEvent::Kind::user_wait, &group}, {});
+}
+
+/// Reshards what `grad` unsharded: as after forward, or as after backward if no step is under way.
+void FsdpContext::end_lending() {
+  const auto kind =
+      running_ ? StepEvent::Kind::post_forward : StepEvent::Kind::input_grads_complete;
+  for (ParamGroup* group : std::exchange(lent_, {})) scheduler_.handle({kind, group}, {});
+}
+
 void FsdpContext::end_backward() {
   if (!finalizes_manually_) {
     if (is_last_backward_) return finalize_backward();

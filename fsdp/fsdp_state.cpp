@@ -164,6 +164,12 @@ Tensors FsdpState::input_grads_complete(const Tensors& gradients) {
 void FsdpState::add_hooks(const std::vector<Module*>& modules) {
   group_->set_sink_maker(
       [held = weak_from_this()](size_t i) { return std::make_shared<Sink>(held, i); });
+  group_->set_gatherer([held = weak_from_this()] {
+    const auto state = held.lock();
+    if (const auto context = state ? state->find_context() : nullptr) {
+      context->gather_for_backward(*state->group_);
+    }
+  });
   for (size_t i = 0; i < modules.size(); ++i) {
     auto life = std::make_shared<bool>(true);
     members_.push_back({modules[i], life});

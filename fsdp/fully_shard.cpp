@@ -245,7 +245,10 @@ std::vector<ScheduledAction> schedule_of(Module& model, const StepKind& kind) {
 }
 
 std::string explain_schedule(Module& model, const StepKind& kind) {
-  return built_context("explain_schedule", model).schedule({kind}).text();
+  const std::string text = built_context("explain_schedule", model).schedule({kind}).text();
+  if (!kind.training) return text;
+  return text + "a call of grad: unshards a module's parameters when its backward or a recorded " +
+         "gradient reads them, reshards them as after forward, reduces no gradient buffers\n";
 }
 
 }  // namespace weft

@@ -12,21 +12,6 @@
 
 namespace weft::fsdp {
 
-/// The sink of a slice, which gets its gradient from the reductions alone: a gradient that the tape
-/// computes for it would be lost.
-class ParamGroup::Refusal final : public GradientSink {
- public:
-  explicit Refusal(std::string name) : name_(std::move(name)) {}
-  Destination destination() override {
-    fail("fully_shard: the loss depends on value() of parameter ", name_,
-         ", which is this rank's slice, expected on tensor()");
-  }
-  void complete() override { destination(); }
-
- private:
-  std::string name_;
-};
-
 std::string ParamGroup::title() const {
   return name_.empty() ? "the model" : concat("module ", in_quotes(name_));
 }
@@ -84,17 +69,23 @@ void ParamGroup::copy_value(FsdpParam& param) {
   write_to_disk(slice, whole);
 }
 
-/// Makes the slice the parameter's value.
+/// Makes the slice the parameter's value. What the tape computes for it goes where the gradients of
+/// the unsharded parameter go.
 void ParamGroup::show_slice(FsdpParam& param) {
   ModuleSharder::lay_out(*param.parameter, slice_of(param));
-  if (param.trainable) {
-    set_gradient_sink(param.parameter->value(), std::make_shared<Refusal>(param.name));
-  }
+  if (param.unsharded) set_used_leaf(param.parameter->value(), param.unsharded);
 }
 
 void ParamGroup::show(FsdpParam& param) {
-  show_slice(param);
   make_unsharded(param);
+  show_slice(param);
+}
+
+void ParamGroup::run_post_accumulate_hooks() const {
+  for (const auto& param : params_) {
+    const Tensor& value = param->parameter->value();
+    if (param->trainable && value.grad()) weft::run_post_accumulate_hooks(value);
+  }
 }
 
 void ParamGroup::copy_set_values() {

@@ -308,9 +308,11 @@ void ParamGroup::make_unsharded(FsdpParam& param) {
   const auto bytes = static_cast<size_t>(param.unsharded_elements()) * size_of(dtype);
   const Ref<Storage> memory = Storage::unbound(bytes, device_, concat("parameter ", param.name));
   if (!levels_.empty()) memory->mark_copy();
+  if (param.unsharded) weft::set_gatherer(param.unsharded, {});
   const Sharding layout =
       layout_for(roles_, param.other_axes, param.dim, 0, Replicate(), Replicate());
   param.unsharded = local_in(memory, 0, param.shape, dtype, layout);
+  weft::set_gatherer(param.unsharded, gatherer_);
   if (param.trainable) {
     param.unsharded.set_requires_grad(true);
     set_gradient_sink(param.unsharded, sink_maker_(param.grad));

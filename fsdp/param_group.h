@@ -53,13 +53,13 @@ class ParamGroup {
   void check_readopting() const;
   /// Restores the parameters before `begin_readopting`.
   void cancel_readopting() { parameters_ = std::move(previous_); }
-  /// Records a parameter of the module that is not sharded.
   void ignore(ParameterPtr parameter) { ignored_.push_back(std::move(parameter)); }
   bool ignores(const Parameter& parameter) const;
 
   /// Makes the sink of trainable parameter `i`'s gradient.
   using SinkMaker = std::function<std::shared_ptr<GradientSink>(size_t i)>;
   void set_sink_maker(SinkMaker maker) { sink_maker_ = std::move(maker); }
+  void set_gatherer(std::function<void()> gather) { gatherer_ = std::move(gather); }
   /// Forgets what `build` made. Groups that take over one another's parameters all do so before the
   /// first of them is built again.
   void drop_params();
@@ -87,6 +87,7 @@ class ParamGroup {
   void reduce_grads(int bucket, size_t reduction);
   Gradients& gradients() { return gradients_; }
   const Gradients& gradients() const { return gradients_; }
+  void run_post_accumulate_hooks() const;
   /// Copies values that the user set in place of slices into the slices.
   void copy_set_values();
   /// Returns true the first time, and if the slices changed since the last call.
@@ -127,7 +128,6 @@ class ParamGroup {
 
  private:
   ParamGroup(Roles roles, const FullyShardOptions& options);
-  class Refusal;
   struct Adopted {
     NamedParameter named;
     size_t member;
@@ -167,6 +167,7 @@ class ParamGroup {
   Roles roles_;
   FullyShardOptions options_;
   SinkMaker sink_maker_;
+  std::function<void()> gatherer_;
   std::string name_;
   std::vector<std::string> names_{""};
   /// Identify the model and the group alike on all ranks, and name the group in errors of gathers

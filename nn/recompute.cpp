@@ -125,6 +125,44 @@ static Tensors gradients_of_repeated(const RepeatedRun& run, const Tensors& grad
   return std::move(*caught);
 }
 
+/// The same for a backward that records, keeps the tape or computes chosen gradients: inputs stay
+/// connected, and what was kept stays.
+static Tensors special_gradients_of_repeated(RepeatedRun& run, const Tensors& gradients) {
+  if (run.saved) {
+    run.inputs = inputs_of(run);
+    run.saved.reset();
+  }
+  const TrafficScope traffic(run.traffic);
+  const ContextSetting<&Context::random> random(run.random);
+  const ContextSetting<&Context::grad_enabled> recording(true);
+  const KeptResults::Scope none(nullptr, KeptResults::Run::first);
+  Tensors inputs = run.inputs, watched;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) continue;
+    if (inputs[i].storage()->version() != run.versions[i]) fail_input(i, inputs[i]);
+    if (!run.differentiable[i]) continue;
+    const Tensor input = as_input(i, inputs[i]);
+    inputs[i] =
+        record("recompute input", {input}, {input}, [](const Tensors& given) { return given; })[0];
+    watched.push_back(inputs[i]);
+  }
+  Tensors outputs = run.function(inputs), roots, given;
+  std::erase_if(outputs, [](const Tensor& output) { return !is_differentiable(output); });
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!gradients[i] || !outputs[i].requires_grad()) continue;
+    roots.push_back(outputs[i]);
+    given.push_back(gradients[i]);
+  }
+  Tensors found =
+      roots.empty() ? Tensors(watched.size()) : repeated_gradients(roots, given, watched);
+  Tensors all(inputs.size());
+  auto next = found.begin();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i] && run.differentiable[i]) all[i] = std::move(*next++);
+  }
+  return all;
+}
+
 /// `recompute` of a function that uses the tensors that `used` returns after the first run. Their
 /// gradients are complete when all recomputations of a backward that use them have run.
 static Tensors recompute_using(const std::function<Tensors()>& used,
@@ -155,9 +193,11 @@ static Tensors recompute_using(const std::function<Tensors()>& used,
   Tensors operands = inputs;
   for (Tensor& tensor : used()) operands.push_back(std::move(tensor));
   const size_t count = operands.size();
+  const auto shared = std::make_shared<RepeatedRun>(std::move(run));
   recorded =
-      record("recompute", operands, recorded, [run = std::move(run), count](const Tensors& given) {
-        Tensors gradients = gradients_of_repeated(run, given);
+      record_repeated("recompute", operands, recorded, [shared, count](const Tensors& given) {
+        Tensors gradients = backward_is_special() ? special_gradients_of_repeated(*shared, given)
+                                                  : gradients_of_repeated(*shared, given);
         gradients.resize(count);  // those of the used tensors are complete with the repeated run
         return gradients;
       });

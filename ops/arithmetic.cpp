@@ -218,10 +218,10 @@ Tensor div(const Number& a, const Tensor& b) {
   return number_div_op({as_floating("div", b)}, {.values = {a.value}});
 }
 
-static const Op floor_op = function<Floor>("floor");
-static const Op ceil_op = function<Ceil>("ceil");
-static const Op trunc_op = function<Trunc>("trunc");
-static const Op round_op = function<Round>("round");
+static const Op floor_op = function<Floor>("floor", {.is_step = true});
+static const Op ceil_op = function<Ceil>("ceil", {.is_step = true});
+static const Op trunc_op = function<Trunc>("trunc", {.is_step = true});
+static const Op round_op = function<Round>("round", {.is_step = true});
 
 static const Op floor_divide_op = elementwise<FloorDivide, 2>({
     .name = "floor_divide",

@@ -3,6 +3,7 @@
 
 #include "mesh/grid.h"
 #include "mesh/rows.h"
+#include "ops/definition.h"
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
@@ -61,6 +62,24 @@ static void check_targets(const Call& c) {
   if (!mistake.empty()) fail(mistake);
 }
 
+/// Losses and logsumexp of the rows of logits, whose targets are given.
+static Tensors cross_entropy_definition(std::span<const Tensor> given, const Attributes& a) {
+  const Tensor x = widened(given[0]), lse = logsumexp(x, -1);
+  const Tensor is_ignored = equal(given[1], a.values[0]);
+  const Tensor classes = unsqueeze(masked_fill(given[1], is_ignored, 0), -1);
+  const Tensor picked = squeeze(take_along_dim(x, classes, -1), -1);
+  return {masked_fill(sub(lse, picked), is_ignored, 0), lse};
+}
+
+static Tensors cross_entropy_gradient(std::span<const Tensor> given, const Attributes& a) {
+  const Tensor x = widened(given[0]);
+  const Tensor is_ignored = equal(given[1], a.values[0]);
+  const Tensor dloss = unsqueeze(masked_fill(widened(given[3]), is_ignored, 0), -1);
+  const Tensor is_target = equal(unsqueeze(given[1], -1), numbers_next_to(x, 0, x.shape().back()));
+  const Tensor p = exp(sub(x, unsqueeze(widened(given[2]), -1)));
+  return {as_dtype(mul(dloss, sub(p, as_dtype(is_target, p.dtype()))), given[0].dtype())};
+}
+
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
 static const Op cross_entropy_backward_op = register_op({
     .name = "cross_entropy_backward",
@@ -70,6 +89,7 @@ static const Op cross_entropy_backward_op = register_op({
           cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), c.in(2), first_class(c),
                                  ignored_target(c));
         },
+    .definition = cross_entropy_gradient,
     .samples = {sample_of_indices({{5, 7}, {5}, {5}, {5}}, ignoring(-100), {f32, i64, f32, f32}, 7),
                 sample_of_indices({{2, 5, 3}, {2, 5}, {2, 5}, {2, 5}}, ignoring(1),
                                   {f32, i32, f32, f32}, 3)},
@@ -95,9 +115,11 @@ static const Op cross_entropy_op = register_op({
         },
     .backward =
         [](const Grad& g) {
+          if (g.grad(1)) return give_by_definition(g, cross_entropy_definition);
           g.give(0, cross_entropy_backward_op, {g.in(0), g.in(1), g.out(1), g.grad()},
                  g.attributes());
         },
+    .definition = cross_entropy_definition,
     .staged_over = {"v"},
     .stages = {row_extreme_stage(), row_sum_exp_stage(), row_sum_stage([](const Call& c) {
                  pick(c.stage(2), c.in(0), c.in(1), first_class(c));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "ops/definition.h"
 #include "ops/dims.h"
-#include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/scan/scan.h"
+#include "weft/extend/tape.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -86,10 +87,33 @@ static const Op cumulative_sum_op = register_scan<kSum>({
 
 static void give_factors_of_products(const Grad& g);
 
+/// For each element of a row those up to it, and `identity` in place of the others: n x n for a row
+/// of n, the last two dims, with rows along the last dim.
+static Tensor elements_up_to(const Tensor& x, const Attributes& attributes, double identity) {
+  const auto [dim, from_end] = unpack<DimAndFlag>(attributes.structure);
+  const int64_t n = x.size(dim);
+  const Tensor row = unsqueeze(transpose(x, dim, -1), -2);
+  const Tensor i = unsqueeze(numbers_next_to(row, 0, n), -1), j = numbers_next_to(row, 0, n);
+  return masked_fill(row, from_end ? less(j, i) : greater(j, i), identity);
+}
+
+/// Each product of its own factors: with gradients of any order at zeros too.
+static Tensors products_of_factors(std::span<const Tensor> given, const Attributes& attributes) {
+  const auto dim = static_cast<int>(attributes.structure[0]);
+  return {transpose(prod(elements_up_to(given[0], attributes, 1), {-1}), dim, -1)};
+}
+
+static Tensors logsumexp_of_elements(std::span<const Tensor> given, const Attributes& attributes) {
+  const auto dim = static_cast<int>(attributes.structure[0]);
+  const double none = -std::numeric_limits<double>::infinity();
+  return {transpose(logsumexp(elements_up_to(given[0], attributes, none), -1), dim, -1)};
+}
+
 static const Op cumulative_prod_op = register_scan<kProduct>({
     .name = "cumulative_prod",
     .dtype = dtype_of_total,
     .backward = give_factors_of_products,
+    .definition = products_of_factors,
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
                 sample_with({{5, 7}}, {0, 0}, {i32})},
 });
@@ -99,6 +123,7 @@ static const Op cumulative_prod_op = register_scan<kProduct>({
 /// element. For the first zero: that of the products without it, up to the second zero. For others:
 /// 0.
 static void give_factors_of_products(const Grad& g) {
+  if (backward_creates_graph()) return give_by_definition(g, products_of_factors);
   const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
   const Attributes opposite = scan_attributes(dim, !from_end);
   const Tensor x = as_dtype(g.in(0), DType::f64), is_zero = equal(x, 0);
@@ -129,6 +154,7 @@ static const Op cumulative_logsumexp_op = register_scan<kLogSumExp>({
     .name = "cumulative_logsumexp",
     .backward =
         [](const Grad& g) {
+          if (backward_creates_graph()) return give_by_definition(g, logsumexp_of_elements);
           const auto [dim, from_end] = unpack<DimAndFlag>(g.attributes().structure);
           const Attributes opposite = scan_attributes(dim, !from_end);
           const auto part = [&](const Tensor& dy) {
@@ -136,6 +162,7 @@ static const Op cumulative_logsumexp_op = register_scan<kLogSumExp>({
           };
           g.give(0, sub(part(g.grad()), part(neg(g.grad()))));
         },
+    .definition = logsumexp_of_elements,
     .saves_out = {0},
     .samples = {sample_with({{5, 7}}, {1, 0}), sample_with({{5, 3, 2}}, {0, 1}),
                 sample_with({{2, 3}}, {1, 0}, {f64})},

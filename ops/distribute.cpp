@@ -37,7 +37,7 @@ static Tensor recorded(const char* name, const Tensor& input, const Tensor& resu
 static Tensor gradient_moved_to(const Tensor& gradient, const Layout& layout) {
   const Sharding& sharding = layout.sharding;
   const Sharding target = sharding.has_partial() ? reduced_sharding(sharding) : sharding;
-  const Tensor moved = moved_to(gradient, layout_of(target, layout.shape, gradient.dtype()));
+  const Tensor moved = move_recorded(gradient, layout_of(target, layout.shape, gradient.dtype()));
   return moved.dtype() == layout.dtype ? moved : moved.to(layout.dtype);
 }
 
@@ -148,7 +148,8 @@ Tensor distribute(const Tensor& whole, const DeviceMesh& mesh, const Placements&
                            layout_of(sharding, shape, whole.dtype()));
   if (cuts_more(sharding, everywhere)) result = copied_apart(whole, result);
   return recorded("distribute", whole, result, [everywhere, shape](const Tensors& g) {
-    return Tensors{moved_to(g[0], layout_of(everywhere, shape, g[0].dtype())).local()};
+    const Tensor moved = move_recorded(g[0], layout_of(everywhere, shape, g[0].dtype()));
+    return Tensors{relabel_recorded("distribute", moved, {}, shape)};
   });
 }
 
@@ -165,13 +166,11 @@ Tensor Tensor::redistribute(const Placements& placements) const {
 Tensor redistributed(const Tensor& tensor, const Sharding& target) {
   Tensor moved = moved_to(tensor, layout_of(target, tensor.shape(), tensor.dtype()));
   if (cuts_more(target, tensor.sharding())) moved = copied_apart(tensor, moved);
-  if (is_recorded(tensor)) {
-    moved = record_move("redistribute", tensor, moved,
-                        [from = layout_of(tensor)](const Tensors& gradients) {
-                          return Tensors{gradient_moved_to(gradients[0], *from)};
-                        });
-  }
-  return moved;
+  if (!is_recorded(tensor)) return moved;
+  return record_move("redistribute", tensor, moved,
+                     [from = layout_of(tensor)](const Tensors& gradients) {
+                       return Tensors{gradient_moved_to(gradients[0], *from)};
+                     });
 }
 
 /// Records `local` as made from `tensor`; `gradient` is the layout of its gradient.
@@ -179,7 +178,7 @@ static Tensor recorded_local(const char* name, const Tensor& tensor, const Tenso
                              const Ref<Layout>& gradient) {
   if (!is_recorded(tensor)) return local;
   return recorded(name, tensor, local, [gradient](const Tensors& g) {
-    return Tensors{relabeled(g[0], layout_of(gradient->sharding, gradient->shape, g[0].dtype()))};
+    return Tensors{relabel_recorded("to_local", g[0], gradient->sharding, gradient->shape)};
   });
 }
 
@@ -187,8 +186,8 @@ Tensor Tensor::full_tensor() const {
   check_tensor("full_tensor", *this);
   if (!is_sharded()) return *this;
   const auto everywhere = layout_of(Sharding(sharding().mesh().root(), {}), shape(), dtype());
-  Tensor whole = moved_to(*this, everywhere);
-  if (body_->copied) whole = copied_apart(*this, whole);
+  const Tensor moved = moved_to(*this, everywhere);
+  const Tensor whole = body_->copied ? copied_apart(*this, moved) : moved;
   return recorded_local("full_tensor", *this, whole.local(), everywhere);
 }
 
@@ -228,7 +227,7 @@ static Tensor gradient_of_part(const Tensor& gradient, const Sharding& sharding)
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (sharding[axis] == Partial(ReduceOp::avg)) averaged *= sharding.mesh().axis_size(axis);
   }
-  const Tensor local = gradient.local();
+  const Tensor local = relabel_recorded("from_local", gradient, {}, layout_of(gradient)->box.shape);
   return averaged == 1 ? local : mul(local, 1.0 / static_cast<double>(averaged));
 }
 

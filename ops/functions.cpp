@@ -7,6 +7,7 @@
 #include "src/kernels/math/math.h"
 #include "src/kernels/random/random.h"
 #include "weft/context.h"
+#include "weft/ops/indexing.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/special.h"
 
@@ -124,7 +125,7 @@ static const Op neg_op = elementwise<Neg, 1>({
     .backward = [](const Grad& g) { g.give(0, neg(g.grad())); },
     .samples = {{{{5, 7}}}},
 });
-static const Op sign_op = function<Sign, MapDomain::any>("sign");
+static const Op sign_op = function<Sign, MapDomain::any>("sign", {.is_step = true});
 static const Op abs_op = function<Abs, MapDomain::any>(
     "abs", {.by_operand = [](auto& dy, auto& a) { return mul(dy, sign(a)); }});
 static const Op square_op = function<Square, MapDomain::any>(
@@ -144,15 +145,35 @@ static const Op tanh_op = function<Tanh>(
 static const Op sigmoid_op = function<Sigmoid>(
     "sigmoid", {.by_result = [](auto& dy, auto& y) { return mul(dy, mul(y, sub(1, y))); }});
 
-static const Op silu_op = fused_function<Silu, SiluGradient>("silu");
-static const Op gelu_op = fused_function<Gelu, GeluGradient>("gelu");
-static const Op gelu_tanh_op = fused_function<GeluTanh, GeluTanhGradient>("gelu_tanh");
+using Operands = std::span<const Tensor>;
 
-static const Op relu_gradient_op = gradient_of<ReluGradient>("relu_gradient");
-static const Op relu_op =
-    function<Relu, MapDomain::any>("relu", {.by_result = [](auto& dy, auto& y) {
-                                     return relu_gradient_op({dy, y});
-                                   }});
+static const Op silu_op = fused_function<Silu, SiluGradient>(
+    "silu", [](Operands x, const Attributes&) { return Tensors{mul(x[0], sigmoid(x[0]))}; });
+static const Op gelu_op =
+    fused_function<Gelu, GeluGradient>("gelu", [](Operands x, const Attributes&) {
+      return Tensors{mul(mul(x[0], 0.5), add(erf(mul(x[0], 0.70710678118654752)), 1))};
+    });
+static const Op gelu_tanh_op =
+    fused_function<GeluTanh, GeluTanhGradient>("gelu_tanh", [](Operands x, const Attributes&) {
+      const Tensor cubed = mul(mul(square(x[0]), x[0]), 0.044715);
+      const Tensor t = tanh(mul(add(x[0], cubed), 0.79788456080286536));
+      return Tensors{mul(mul(x[0], 0.5), add(t, 1))};
+    });
+
+/// operands: the gradient, and relu's result.
+static const Op relu_gradient_op =
+    gradient_of<ReluGradient>("relu_gradient", [](Operands x, const Attributes&) {
+      return Tensors{masked_fill(x[0], less_equal(x[1], 0), 0)};
+    });
+static const Op relu_op = function<Relu, MapDomain::any>(
+    "relu", {.by_result =
+                 [](auto& dy, auto& y) {
+                   return relu_gradient_op({dy, y});
+                 },
+             .definition =
+                 [](Operands x, const Attributes&) {
+                   return Tensors{masked_fill(x[0], less_equal(x[0], 0), 0)};
+                 }});
 
 Tensor neg(const Tensor& a) { return neg_op({a}); }
 Tensor abs(const Tensor& a) { return abs_op({a}); }
@@ -169,6 +190,10 @@ Tensor gelu(const Tensor& a) { return gelu_op({as_floating("gelu", a)}); }
 Tensor gelu_tanh(const Tensor& a) { return gelu_tanh_op({as_floating("gelu_tanh", a)}); }
 Tensor relu(const Tensor& a) { return relu_op({a}); }
 
+static Tensors swiglu_definition(Operands x, const Attributes&) {
+  return {mul(mul(x[0], sigmoid(x[0])), x[1])};
+}
+
 /// operands: dy, gate, up.
 static const Op swiglu_backward_op = register_op({
     .name = "swiglu_backward",
@@ -177,6 +202,7 @@ static const Op swiglu_backward_op = register_op({
         [](const Call& c) {
           map_pair(SwigluGradient{}, c.out(0), c.out(1), c.in(0), c.in(1), c.in(2));
         },
+    .definition = gradient_definition(swiglu_definition, 2),
     .samples = {{{{5, 7}, {5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}, {2, 5, 3}}}},
 });
 
@@ -187,6 +213,7 @@ static const Op swiglu_op = floating_elementwise<SwigluOf, 2>({
         [](const Grad& g) {
           g.give_all({0, 1}, swiglu_backward_op, {g.grad(), g.in(0), g.in(1)});
         },
+    .definition = swiglu_definition,
     .saves_in = std::vector<int>{0, 1},
     .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
 });
@@ -214,6 +241,10 @@ static const Op dropout_op = register_op({
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {0.4}, .random = {1, 2}}},
                 {.shapes = {{2, 5, 3}}, .attributes = {.values = {0.5}, .random = {7, 0}}}},
 });
+
+Tensor dropout_by(const Attributes& attributes, const Tensor& x) {
+  return dropout_op({x}, attributes);
+}
 
 Tensor dropout(const Tensor& x, double p) {
   if (!x) fail("dropout: no tensor is given, expected one");

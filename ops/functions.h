@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/definition.h"
 #include "src/kernels/map/map.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
@@ -35,11 +36,13 @@ struct DependsOnSign {
 using FunctionGradient = Tensor (*)(const Tensor& gradient, const Tensor& value);
 
 /// Describes a function of one number, apart from its functor. Without a gradient, which reads the
-/// operand or the result, none flows through it.
+/// operand or the result, none flows through it; a step function has the gradient 0.
 struct FunctionSpec {
   FunctionGradient by_operand = nullptr, by_result = nullptr;
   /// Values of samples are from the first to below the second number.
   std::pair<double, double> range = {-2, 2};
+  bool is_step = false;
+  OpDefinition definition = {};
 };
 
 inline constexpr RuleLiteral kElementwiseRules[] = {
@@ -102,9 +105,12 @@ Op truth_function(const char* name, std::vector<OpSample> samples, bool moves = 
 template <class F, MapDomain kDomain = MapDomain::floating>
 Op function(const char* name, const FunctionSpec& spec = {}) {
   OpSpec op{.name = name,
+            .definition = spec.definition,
             .saves_in = std::vector<int>{},
             .samples = {{.shapes = {{5, 7}}, .low = spec.range.first, .high = spec.range.second}}};
-  if (spec.by_operand) {
+  if (spec.is_step) {
+    op.backward = [](const Grad& g) { g.give(0, zeros_like(g.grad())); };
+  } else if (spec.by_operand) {
     op.backward = [gradient = spec.by_operand](const Grad& g) {
       g.give(0, gradient(g.grad(), g.in(0)));
     };
@@ -121,17 +127,22 @@ Op function(const char* name, const FunctionSpec& spec = {}) {
 
 /// Registers a fused gradient: a function, linear in the result's gradient, of that and another
 /// number.
-template <class F> Op gradient_of(std::string name) {
-  return floating_elementwise<F, 2>(
-      {.name = std::move(name), .linear = {{0}}, .samples = {{{{5, 7}, {5, 7}}}}});
+template <class F> Op gradient_of(std::string name, OpDefinition definition) {
+  return floating_elementwise<F, 2>({.name = std::move(name),
+                                     .linear = {{0}},
+                                     .definition = std::move(definition),
+                                     .samples = {{{{5, 7}, {5, 7}}}}});
 }
 
 /// Registers a floating function of one number and, before it, its fused gradient.
-template <class F, class G> Op fused_function(const char* name) {
-  static const Op gradient_op = gradient_of<G>(concat(name, "_gradient"));
-  return function<F>(name, {.by_operand = [](const Tensor& gradient, const Tensor& a) {
-                       return gradient_op({gradient, a});
-                     }});
+template <class F, class G> Op fused_function(const char* name, const OpDefinition& definition) {
+  static const Op gradient_op =
+      gradient_of<G>(concat(name, "_gradient"), gradient_definition(definition, 1));
+  return function<F>(name, {.by_operand =
+                                [](const Tensor& gradient, const Tensor& a) {
+                                  return gradient_op({gradient, a});
+                                },
+                            .definition = definition});
 }
 
 }  // namespace WEFT_COMPILER

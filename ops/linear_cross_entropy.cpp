@@ -3,6 +3,7 @@
 
 #include "mesh/grid.h"
 #include "mesh/rows.h"
+#include "ops/definition.h"
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
@@ -11,8 +12,8 @@
 #include "src/kernels/reduce/reduce.h"
 #include "src/kernels/softmax/softmax.h"
 #include "src/kernels/take/take.h"
-#include "weft/ops/networks.h"
-#include "weft/ops/products.h"
+#include "weft/extend/tape.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -63,6 +64,30 @@ static Rule head_rule(const Attributes& attributes, bool backward) {
   if (has(attributes, kBias) && backward) results += ", v";
   if (has(attributes, kClassWeights)) operands += ", [c]";
   return {operands + " -> " + results, {{"three", 3}}};
+}
+
+/// Results 0 to 2 of forward.
+static Tensors head_definition(std::span<const Tensor> given, const Attributes& attributes) {
+  const auto numbers = unpack<HeadNumbers>(attributes.values);
+  size_t optional = 3;
+  const Tensor bias = has(attributes, kBias) ? widened(given[optional++]) : Tensor();
+  const Tensor weights = has(attributes, kClassWeights) ? widened(given[optional]) : Tensor();
+  Tensor z = mul(linear(widened(given[1]), widened(given[0])), numbers.multiplier);
+  if (bias) z = add(z, bias);
+  if (numbers.softcap > 0) z = mul(tanh(mul(z, 1 / numbers.softcap)), numbers.softcap);
+  const Tensor is_ignored = equal(given[2], numbers.ignored);
+  const Tensor classes = clip(given[2], 0, z.size(-1) - 1);
+  const Tensor lse = logsumexp(z, -1);
+  const Tensor picked = squeeze(take_along_dim(z, unsqueeze(classes, -1), -1), -1);
+  Tensor loss = mul(sub(lse, picked), 1 - numbers.smoothing);
+  if (weights) loss = mul(loss, take(weights, classes, 0));
+  if (numbers.smoothing > 0) {
+    Tensor all = sub(unsqueeze(lse, -1), z);
+    if (weights) all = mul(all, weights);
+    loss = add(loss, mul(sum(all, {-1}), numbers.smoothing / static_cast<double>(z.size(-1))));
+  }
+  if (numbers.z_loss > 0) loss = add(loss, mul(square(lse), numbers.z_loss));
+  return {masked_fill(loss, is_ignored, 0), lse, picked};
 }
 
 static Structure head_structure() {
@@ -159,6 +184,7 @@ static const Op linear_cross_entropy_op = register_op({
         },
     .backward =
         [](const Grad& g) {
+          if (backward_creates_graph()) return give_by_definition(g, head_definition);
           Tensors operands = {g.in(0), g.in(1), g.in(2), g.out(1), g.out(2), g.grad()};
           for (int i = 3; i < g.operands(); ++i) operands.push_back(g.in(i));
           static constexpr int kOf[] = {0, 1, 3};
@@ -166,6 +192,7 @@ static const Op linear_cross_entropy_op = register_op({
           g.give_all(std::span(kOf, results), linear_cross_entropy_backward_op, operands,
                      g.attributes());
         },
+    .definition = head_definition,
     .staged_over = {"v"},
     .stages = {{.result = "[three] ...", .run = head_stage, .gathered = true}},
     .saves_out = {1, 2},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "ops/promotion.h"
+#include "ops/definition.h"
 #include "ops/rows.h"
 #include "ops/take.h"
 #include "src/kernels/copy/copy.h"
@@ -37,6 +37,30 @@ static Stage centered_stage(int operand) {
       [=](const Call& c) { centered_squares(norm_of(c, true, 1), c.stage(1), c.in(operand)); });
 }
 
+using Operands = std::span<const Tensor>;
+
+/// operands: x, weight; value 0: eps.
+static Tensors rms_norm_definition(Operands given, const Attributes& attributes) {
+  const Tensor x = widened(given[0]);
+  const Tensor scale = rsqrt(add(mean(square(x), {-1}, true), attributes.values[0]));
+  return {as_dtype(mul(mul(x, scale), widened(given[1])), given[0].dtype())};
+}
+
+/// operands: x, weight, bias.
+static Tensors layer_norm_definition(Operands given, const Attributes& attributes) {
+  const Tensor x = widened(given[0]), centered = sub(x, mean(x, {-1}, true));
+  const Tensor scale = rsqrt(add(mean(square(centered), {-1}, true), attributes.values[0]));
+  const Tensor y = add(mul(mul(centered, scale), widened(given[1])), widened(given[2]));
+  return {as_dtype(y, given[0].dtype())};
+}
+
+/// The gradient does not depend on the bias.
+static Tensors layer_norm_gradients(Operands given, const Attributes& attributes) {
+  const Tensor bias = zeros_like(given[2]);
+  return gradients_by(layer_norm_definition, std::array{given[1], given[2], bias}, attributes,
+                      {given[0]}, {0, 1, 2});
+}
+
 // operands of the gradients: dy, x, weight
 
 static const Op rms_norm_backward_op = register_op({
@@ -48,6 +72,7 @@ static const Op rms_norm_backward_op = register_op({
           norm_backward(norm_of(c, false, c.staged() ? 2 : 0), c.out(0), c.out(1), nullptr, c.in(0),
                         c.in(1), c.in(2), c.accumulate(1));
         },
+    .definition = gradient_definition(rms_norm_definition, 2),
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum_squares, 1), row_sum_stage([](const Call& c) {
                  norm_sums(norm_of(c, false, 0), {}, c.stage(1), c.in(0), c.in(1), c.in(2));
@@ -68,6 +93,7 @@ static const Op rms_norm_op = register_op({
         [](const Grad& g) {
           g.give_all({0, 1}, rms_norm_backward_op, {g.grad(), g.in(0), g.in(1)}, g.attributes());
         },
+    .definition = rms_norm_definition,
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum_squares, 0)},
     .samples = {{.shapes = {{5, 7}, {7}}, .attributes = {.values = {1e-5}}},
@@ -83,6 +109,7 @@ static const Op layer_norm_backward_op = register_op({
           norm_backward(norm_of(c, true, c.staged() ? 4 : 0), c.out(0), c.out(1), &c.out(2),
                         c.in(0), c.in(1), c.in(2), false);
         },
+    .definition = layer_norm_gradients,
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum, 1), centered_stage(1),
                row_sum_stage([](const Call& c) {
@@ -107,6 +134,7 @@ static const Op layer_norm_op = register_op({
           g.give_all({0, 1, 2}, layer_norm_backward_op, {g.grad(), g.in(0), g.in(1)},
                      g.attributes());
         },
+    .definition = layer_norm_definition,
     .staged_over = {"d"},
     .stages = {reduction_stage(Reduction::sum, 0), centered_stage(0)},
     .saves_in = std::vector<int>{0, 1},
@@ -128,6 +156,20 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
   return layer_norm_op({x, given_or(weight, 1, x), given_or(bias, 0, x)}, {.values = {eps}});
 }
 
+static Tensors softmax_definition(Operands x, const Attributes&) {
+  return {exp(sub(x[0], logsumexp(x[0], -1, true)))};
+}
+static Tensors log_softmax_definition(Operands x, const Attributes&) {
+  return {sub(x[0], logsumexp(x[0], -1, true))};
+}
+// operands of the gradients: dy, result
+static Tensors softmax_gradient(Operands x, const Attributes&) {
+  return {mul(x[1], sub(x[0], sum(mul(x[0], x[1]), {-1}, true)))};
+}
+static Tensors log_softmax_gradient(Operands x, const Attributes&) {
+  return {sub(x[0], mul(exp(x[1]), sum(x[0], {-1}, true)))};
+}
+
 /// operands: the gradient and softmax's result; `statistic` of a part of a row is summed over
 /// ranks.
 static Op register_softmax_backward(const char* name, bool logarithm,
@@ -140,6 +182,7 @@ static Op register_softmax_backward(const char* name, bool logarithm,
             softmax_backward(c.out(), c.in(0), c.in(1), last_dim(c), logarithm,
                              c.staged() ? &c.stage(0) : nullptr);
           },
+      .definition = logarithm ? log_softmax_gradient : softmax_gradient,
       .staged_over = {"v"},
       .stages = {row_sum_stage(statistic)},
       .samples = {{{{5, 7}, {5, 7}}}, {{{2, 5, 3}, {2, 5, 3}}}},
@@ -159,6 +202,7 @@ static Op register_softmax(const char* name, bool logarithm, const Op& backward)
           [backward](const Grad& g) {
             g.give(0, backward, {g.grad(), g.out()});
           },
+      .definition = logarithm ? log_softmax_definition : softmax_definition,
       .staged_over = {"v"},
       .stages = {row_extreme_stage(), row_sum_exp_stage()},
       .saves_in = std::vector<int>{},
@@ -177,6 +221,19 @@ static const Op log_softmax_op = register_softmax(
       reduce(Reduction::sum, c.stage(0), c.in(0), {last_dim(c)});
     }));
 
+static Tensors logsumexp_definition(Operands given, const Attributes&) {
+  const Tensor x = widened(given[0]);
+  const Tensor most = max(x, {-1}, true).detach();
+  const Tensor finite = masked_fill(most, logical_not(isfinite(most)), 0);
+  const Tensor total = log(sum(exp(sub(x, finite)), {-1}, true));
+  return {as_dtype(squeeze(add(total, finite), -1), given[0].dtype())};
+}
+// operands of the gradient: dy, x, result
+static Tensors logsumexp_gradient(Operands given, const Attributes&) {
+  const Tensor p = exp(sub(widened(given[1]), unsqueeze(widened(given[2]), -1)));
+  return {as_dtype(mul(p, unsqueeze(widened(given[0]), -1)), given[1].dtype())};
+}
+
 static const Op logsumexp_backward_op = register_op({
     .name = "logsumexp_backward",
     .rule = "..., ... v, ... -> ... v",
@@ -185,6 +242,7 @@ static const Op logsumexp_backward_op = register_op({
         [](const Call& c) {
           logsumexp_backward(c.out(), c.in(0), c.in(1), c.in(2), c.in(1).shape.ndim() - 1);
         },
+    .definition = logsumexp_gradient,
     .samples = {{{{5}, {5, 7}, {5}}}, {{{2, 5}, {2, 5, 3}, {2, 5}}}},
 });
 
@@ -200,6 +258,7 @@ static const Op logsumexp_op = register_op({
         [](const Grad& g) {
           g.give(0, logsumexp_backward_op, {g.grad(), g.in(0), g.out()});
         },
+    .definition = logsumexp_definition,
     .staged_over = {"v"},
     .stages = {row_extreme_stage(), row_sum_exp_stage()},
     .saves_out = {0},

@@ -289,6 +289,7 @@ static const Op weight_gradient_op = product_op(
     "float8_weight_gradient", "... n, ... k, ., . -> n k", LinearProduct::weight_gradient);
 
 static void give_float8_gradients(const Grad& g) {
+  check_first_order("float8_linear", "compute the layer in a wider dtype");
   const Tensor greatest = greatest_magnitude(g.grad());
   if (g.wants(1)) g.give(1, weight_gradient_op, {g.grad(), g.in(0), greatest, g.in(2)});
   if (g.wants(0)) g.give(0, input_gradient_op, {g.grad(), g.in(1), greatest, g.in(3)});

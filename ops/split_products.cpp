@@ -16,6 +16,8 @@ namespace weft {
 
 using Kind = MovedParts::Kind;
 
+constexpr const char* kUnsplit = "split products into 1 part";
+
 /// The gradient of a layer's output, and its weight, until all layers have theirs.
 struct LayerGradient {
   Tensor gradient;
@@ -139,6 +141,7 @@ void GatheredInput::State::record_gradient() {
   const auto moving = std::make_shared<std::optional<MovedParts>>();
   const Tensor nothing = zeros({0});
   const Tensor waits = record("gathered_input", {x}, {nothing}, [moving](const Tensors&) {
+    check_first_order("gathered_input", kUnsplit);
     (*moving)->wait();
     const Tensor gradient = (*moving)->own();
     moving->reset();
@@ -171,6 +174,7 @@ Tensor GatheredInput::State::split_product(const Tensor& weight, const Tensor& b
   if (!records) return y;
   if (y.body()->node) y.body()->node->sequence = sequence;
   return record("split_linear", {token, y}, {y}, [layers = layers, weight](const Tensors& g) {
+    check_first_order("split_linear", kUnsplit);
     layers->push_back({contiguous(g[0].detach()), weight});
     return Tensors{zeros({0}), g[0]};
   })[0];
@@ -263,6 +267,7 @@ static Tensor split_linear(const Tensor& x, const Tensor& weight, const Tensor& 
   if (!wants_input && !is_recorded(sum)) return moved.own();
   return record("linear_reduce_scatter", {x, sum}, {moved.own()},
                 [rows, weight, layout = layout_of(x), wants_input](const Tensors& g) {
+                  check_first_order("linear_reduce_scatter", kUnsplit);
                   return layer_gradients(rows, g[0], weight, layout, wants_input);
                 })[0];
 }

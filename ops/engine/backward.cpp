@@ -20,16 +20,26 @@ static bool is_older(const std::pair<uint64_t, Ref<Node>>& a,
   return a.first < b.first;
 }
 
+BackwardRun::BackwardRun(SideWork& side, const BackwardRequest& request)
+    : side_(side), request_(request), is_default_(request.is_default()) {
+  for (const Tensor& target : request.targets) {
+    targets_.push_back({receiver_of(target.body()->node.get()), target.body()->result, {}});
+  }
+  for (const Tensor& leaf : request.leaves) leaves_.insert(receiver_of(leaf.body()->node.get()));
+}
+
 void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
-  NoGrad no_grad;
+  const ContextSetting<&Context::grad_enabled> recording(request_.create_graph);
   for (size_t i = 0; i < roots.size(); ++i) {
     if (!roots[i].body()->node) {
       fail("backward: root ", i, " ", roots[i].shape(),
            " does not require a gradient, expected one that does");
     }
-    count_users(roots[i].body()->node);
-    ++slots_[roots[i].body()->node.get()].waiting;
+    Node* root = receiver_of(roots[i].body()->node.get());
+    count_users(root);
+    ++slots_[root].waiting;
   }
+  if (request_.is_selective) mark_needed();
   for (size_t i = 0; i < roots.size(); ++i) {
     Node::Edge edge = edge_of(roots[i]);
     pass(edge, gradients[i]);
@@ -45,28 +55,32 @@ void BackwardRun::run(const Tensors& roots, const Tensors& gradients) {
 }
 
 /// Counts, for each node that `root` depends on, the nodes that will pass a gradient to it.
-void BackwardRun::count_users(const Ref<Node>& root) {
-  if (slots_.contains(root.get())) return;
-  slots_[root.get()];
-  std::vector<Node*> todo{root.get()};
+void BackwardRun::count_users(Node* root) {
+  if (slots_.contains(root)) return;
+  slots_[root];
+  std::vector<Node*> todo{root};
   while (!todo.empty()) {
     Node* node = todo.back();
     todo.pop_back();
     side_.expect(*node);
+    if (ends_at(*node)) continue;
     for (const Node::Edge& edge : node->edges()) {
-      if (!edge.node) continue;
-      auto [found, fresh] = slots_.try_emplace(edge.node.get());
+      Node* next = receiver_of(edge.node.get());
+      if (!next) continue;
+      auto [found, fresh] = slots_.try_emplace(next);
       ++found->second.waiting;
-      if (fresh) todo.push_back(edge.node.get());
+      if (fresh) todo.push_back(next);
+      if (request_.is_selective) users_[next].push_back(node);
     }
   }
 }
 
 void BackwardRun::user_done(const Node::Edge& edge) {
-  Slot& slot = slots_[edge.node.get()];
+  Node* node = receiver_of(edge.node.get());
+  Slot& slot = slots_[node];
   slot.subject = SubjectScope::current();
   if (--slot.waiting > 0) return;
-  ready_.emplace_back(edge.node->sequence, edge.node);
+  ready_.emplace_back(node->sequence, Ref<Node>(node));
   std::ranges::push_heap(ready_, is_older);
 }
 
@@ -75,10 +89,11 @@ bool is_only_reference(const Tensor& tensor) {
   return tensor.body()->use_count() == 1 && storage.use_count() == 1 && storage.is_own();
 }
 
-/// Adds a contribution to a sum, which is empty before the first.
-static void add_gradient(Tensor& sum, Tensor gradient) {
+void add_gradient(Tensor& sum, Tensor gradient) {
   if (!sum) {
     sum = std::move(gradient);
+  } else if (Context::current().grad_enabled) {
+    sum = add(sum, gradient);
   } else if (is_only_reference(sum) && layout_of(sum) == layout_of(gradient) &&
              sum.block().is_dense() && sum.device().kind != DeviceKind::meta) {
     accumulate(sum.block(), gradient.block());
@@ -97,7 +112,7 @@ void BackwardRun::run_node(const Ref<Node>& node) {
   }
   TrafficScope policy(node->traffic);
   RunScope scope(node->scope);
-  const bool is_leaf = dynamic_cast<LeafNode*>(node.get()) != nullptr;
+  const bool is_leaf = node->is_leaf;
   const SubjectScope subject(is_leaf ? slot.subject : node->subject, "a gradient in a module");
   bool any = false;
   for (size_t i = 0; i < slot.gradients.size(); ++i) {
@@ -106,9 +121,14 @@ void BackwardRun::run_node(const Ref<Node>& node) {
     if (node->takes_any_layout()) continue;
     slot.gradients[i] = brought_to(slot.gradients[i], *node->results()[i], *node);
   }
-  if ((any && !slot.delivered) || is_leaf) node->run(*this, slot.gradients);
+  if (node->hooks && any) [[unlikely]]
+    run_hooks(*node, slot.gradients);
+  const bool runs = !ends_at(*node) && (!request_.is_selective || slot.needed);
+  running_ = node.get();
+  if (runs && ((any && !slot.delivered) || is_leaf)) node->run(*this, slot.gradients);
   mark_passed();
-  side_.free(node, std::move(slot.gradients));
+  side_.free(node, std::move(slot.gradients), request_.retain_graph || !runs);
+  if (ends_at(*node)) return;
   for (const Node::Edge& edge : node->edges()) {
     if (edge.node) user_done(edge);
   }
@@ -117,20 +137,16 @@ void BackwardRun::run_node(const Ref<Node>& node) {
 void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   if (!edge.node || !gradient) return;
   if (gradient.body()->copied) gradient = apart(gradient);
-  auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
-  if (leaf && leaf->sink) {
-    auto [tensor, accumulate] = leaf->sink->destination();
-    Engine::current().reached_sink(gradient, false);
-    side_.begin_write(*leaf);
-    add_into(tensor, accumulate, gradient);
-    writes_.push_back(leaf);
-    return;
+  Node* node = receiver_of(edge.node.get());
+  if (!is_default_ && !capture(*node, edge.result, gradient)) return;
+  if (node->is_leaf && static_cast<LeafNode*>(node)->sink) {
+    return pass_to_sink(static_cast<LeafNode&>(*node), gradient);
   }
-  Slot& slot = slots_[edge.node.get()];
+  Slot& slot = slots_[node];
   if (slot.gradients.size() <= static_cast<size_t>(edge.result)) {
     slot.gradients.resize(static_cast<size_t>(edge.result) + 1);
   }
-  if (side_.changes_stream(*edge.node)) [[unlikely]] {
+  if (side_.changes_stream(*node)) [[unlikely]] {
     slot.changes_stream = true;
     side_.part();
     passed_.push_back(&slot);
@@ -155,16 +171,18 @@ void BackwardRun::mark_passed() {
 }
 
 Place BackwardRun::place_for(const Node::Edge& edge) {
+  if (!is_default_ || Engine::current().watch) return {};
   OpNode* view = nullptr;
-  auto* leaf = dynamic_cast<LeafNode*>(edge.node.get());
+  Node* node = receiver_of(edge.node.get());
+  auto* leaf = node->is_leaf ? static_cast<LeafNode*>(node) : nullptr;
   if (!leaf) {
     view = dynamic_cast<OpNode*>(edge.node.get());
     // A view of some elements, or of some twice, cannot receive the whole gradient.
     bool direct =
         view && view->op->spec.view && view->edges().size() == 1 && !view->route->moves &&
-        slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
+        !view->hooks && slots_[view].waiting == 1 && slots_[view].gradients.empty() &&
         view->route->result(0).shape.product() == view->route->operand(0).used->shape.product();
-    if (direct) leaf = dynamic_cast<LeafNode*>(view->edges()[0].node.get());
+    if (direct) leaf = dynamic_cast<LeafNode*>(receiver_of(view->edges()[0].node.get()));
   }
   if (!leaf || !leaf->sink) return {};
   auto [tensor, accumulate] = leaf->sink->destination();
@@ -181,7 +199,7 @@ namespace {
 /// The running backwards of a rank, outermost first, with their streams, and functions to run when
 /// that one has ended.
 struct BackwardStack {
-  std::vector<const BackwardRun*> runs;
+  std::vector<BackwardRun*> runs;
   std::optional<SideWork> side;
   std::vector<std::function<void(bool)>> afterwards;
 };
@@ -204,7 +222,15 @@ static bool expects_more(const LeafNode& leaf) {
   return std::ranges::any_of(runs, [&](const BackwardRun* run) { return run->expects(leaf); });
 }
 
-void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
+void LeafNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
+  if (!backward.accumulates(*this)) return;
+  add(gradients);
+  if (!hooks) return;
+  const std::vector<NodeHooks::Entry> all = hooks->after;  // a hook may add or remove hooks
+  for (const NodeHooks::Entry& entry : all) entry.run(current_gradient());
+}
+
+void LeafNode::add(std::span<const Tensor> gradients) {
   if (sink) {
     if (!expects_more(*this)) sink->complete();
     return;
@@ -213,7 +239,11 @@ void LeafNode::run(BackwardRun&, std::span<const Tensor> gradients) {
   Tensor before;  // destroyed after the lock: destruction may wait for a thread that waits for it
   const std::lock_guard lock(mutex_);
   if (gradient_) {
-    before = std::exchange(gradient_, add(gradient_, gradients[0]));
+    before = std::exchange(gradient_, weft::add(gradient_, gradients[0]));
+    return;
+  }
+  if (gradients[0].body()->node) {  // backward records
+    gradient_ = gradients[0];
     return;
   }
   // Elements with other references may change; a leaf's gradient needs separate memory.
@@ -233,6 +263,15 @@ Tensor LeafNode::current_gradient() const {
 void LeafNode::set_gradient(Tensor value) {
   const std::lock_guard lock(mutex_);
   std::swap(gradient_, value);
+}
+
+BackwardRun* backward_under_way() {
+  return backward_stack().runs.empty() ? nullptr : backward_stack().runs.back();
+}
+
+bool backward_accumulates() {
+  const auto& runs = backward_stack().runs;
+  return runs.empty() || !runs.front()->is_selective() || !runs.front()->request().leaves.empty();
 }
 
 bool is_in_backward() { return !backward_stack().runs.empty(); }
@@ -256,38 +295,23 @@ static void end_backward(bool failed) {
   for (auto& function : std::exchange(stack.afterwards, {})) function(failed);
 }
 
-static void run_counted(const Tensors& roots, const Tensors& gradients) {
+Tensors run_backward(const Tensors& roots, const Tensors& gradients,
+                     const BackwardRequest& request) {
   BackwardStack& stack = backward_stack();
   if (stack.runs.empty()) stack.side.emplace();
-  BackwardRun run(*stack.side);
+  BackwardRun run(*stack.side, request);
   stack.runs.push_back(&run);
+  Tensors captured;
   try {
     run.run(roots, gradients);
+    captured = run.captured();
     if (stack.runs.size() == 1) stack.side->finish();
   } catch (...) {
     end_backward(true);
     throw;
   }
   end_backward(false);
-}
-
-void backward(const Tensors& roots, const Tensors& gradients) {
-  if (gradients.size() > roots.size()) {
-    fail("backward: number of gradients is ", gradients.size(), ", expected at most ", roots.size(),
-         ", one a root");
-  }
-  for (const Tensor& root : roots) check_tensor("backward", root);
-  Tensors complete = gradients;
-  complete.resize(roots.size());
-  for (size_t i = 0; i < roots.size(); ++i) {
-    if (complete[i]) continue;
-    if (roots[i].numel() != 1) {
-      fail("backward: number of elements of root ", i, " is ", roots[i].numel(),
-           ", expected 1, or its gradient");
-    }
-    complete[i] = ones_like(roots[i]);
-  }
-  run_counted(roots, complete);
+  return captured;
 }
 
 SideWork::SideWork() : home_(Context::current().stream) {}
@@ -326,9 +350,10 @@ SideWork::Turn::Turn(SideWork& work, Node& node, const std::vector<Event>& await
   if (work.is_aside_ || was_aside_) work.part();
 }
 
-void SideWork::free(const Ref<Node>& node, Tensors gradients) {
-  if (!are_apart_) return node->release();
-  if (!node->release_own(kept().tensors)) kept().nodes.push_back(node);
+void SideWork::free(const Ref<Node>& node, Tensors gradients, bool retains) {
+  if (!are_apart_ && !retains) return node->release();
+  if (!are_apart_) return;
+  if (!retains && !node->release_own(kept().tensors)) kept().nodes.push_back(node);
   for (Tensor& gradient : gradients) {
     if (gradient && !is_only_reference(gradient)) keep(std::move(gradient));
   }

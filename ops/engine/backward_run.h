@@ -4,8 +4,10 @@
 #include <array>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "ops/engine/backward_request.h"
 #include "ops/engine/engine.h"
 #include "weft/export.h"
 #include "weft/stream.h"
@@ -60,8 +62,9 @@ class SideWork : NotCopied {
       leaf.written = mark();
   }
 
-  /// Frees what `node` saved for its run, and the gradients that it received, or keeps them.
-  void free(const Ref<Node>& node, Tensors gradients);
+  /// Frees what `node` saved for its run, unless the graph is retained, and the gradients that it
+  /// received, or keeps them.
+  void free(const Ref<Node>& node, Tensors gradients, bool retains);
   void keep(Tensor tensor) { kept().tensors.push_back(std::move(tensor)); }
 
   /// The stream on which the backward began.
@@ -93,8 +96,22 @@ class SideWork : NotCopied {
 /// One run of backward.
 class BackwardRun {
  public:
-  explicit BackwardRun(SideWork& side) : side_(side) {}
+  BackwardRun(SideWork& side, const BackwardRequest& request);
   void run(const Tensors& roots, const Tensors& gradients);
+
+  bool creates_graph() const { return request_.create_graph; }
+  bool is_selective() const { return request_.is_selective; }
+  const BackwardRequest& request() const { return request_; }
+  /// The node that runs now.
+  const Node* running() const { return running_; }
+  /// Whether something needs the gradient that the edge leads to.
+  bool wants(const Node::Edge& edge) const {
+    return edge.node && (!request_.is_selective || is_needed(edge));
+  }
+  /// Whether the leaf adds the gradient to its own.
+  bool accumulates(const Node& leaf) const;
+  /// The gradients of the targets, brought to their layouts; empty where nothing depends on one.
+  Tensors captured();
 
   /// Adds a contribution to the gradient of the result that the edge leads to.
   void pass(const Node::Edge& edge, Tensor gradient);
@@ -112,6 +129,8 @@ class BackwardRun {
     uint64_t subject = 0;
     /// The gradient was already written to the leaf behind this view.
     bool delivered = false;
+    /// A target depends on it, or it is a leaf that accumulates: it runs.
+    bool needed = false;
     std::vector<Tensor> gradients;
     /// A gradient came from another stream: what follows is added when the node runs, after these
     /// events.
@@ -120,13 +139,36 @@ class BackwardRun {
     std::vector<std::pair<int, Tensor>> later;
   };
 
-  void count_users(const Ref<Node>& root);
+  void count_users(Node* root);
+  void mark_needed();
+  bool is_needed(const Node::Edge& edge) const;
+  bool is_target(const Node& node) const;
+  /// Whether the run ends at the node.
+  bool ends_at(const Node& node) const { return request_.outer && is_target(node); }
+  void add_to_targets(const Node& node, int result, const Tensor& gradient);
+  bool capture(const Node& node, int result, const Tensor& gradient);
+  void run_hooks(Node& node, Tensors& gradients);
+  void pass_to_sink(LeafNode& leaf, const Tensor& gradient);
   void run_node(const Ref<Node>& node);
   void user_done(const Node::Edge& edge);
   /// Marks the end of the work whose gradients passed to another stream.
   void mark_passed();
 
   SideWork& side_;
+  const BackwardRequest& request_;
+  const bool is_default_;
+  const Node* running_ = nullptr;
+  /// Of the targets: their nodes, numbers of results, and the sums so far.
+  struct Target {
+    Node* node;
+    int result;
+    Tensor sum;
+  };
+  std::vector<Target> targets_;
+  /// Leaves that accumulate if not all do.
+  std::unordered_set<const Node*> leaves_;
+  /// The users of each node, in a selective run.
+  std::unordered_map<Node*, std::vector<Node*>> users_;
   std::unordered_map<const Node*, Slot> slots_;
   /// Slots to which the node that runs now passed gradients from another stream.
   std::vector<Slot*> passed_;
@@ -142,6 +184,9 @@ Tensor brought_to(const Tensor& gradient, const Layout& layout, const Node& node
 
 /// Whether a backward is under way on this rank.
 bool is_in_backward();
+
+/// The innermost backward under way on this rank; null without one.
+BackwardRun* backward_under_way();
 
 /// True when no other reference to the tensor's elements exists.
 bool is_only_reference(const Tensor& tensor);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/engine/call_watch.h"
 #include "ops/engine/copied_view.h"
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
@@ -341,6 +342,8 @@ Results dispatch(const std::shared_ptr<const OpBody>& op, std::span<const Tensor
   }
   if (!operands.empty() && operands[0].body()->storage->is_equal_on_ranks()) [[unlikely]]
     mark_equality(operands, run.results);
+  if (engine.watch) [[unlikely]]
+    engine.watch->computed(*op, operands, attributes, run.results.all());
   return std::move(run.results);
 }
 
@@ -377,6 +380,9 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   if (!op->spec.view || !make_view(run, operands[0])) make_and_compute(run, places);
   for (int i : op->spec.writes) changed(operands[static_cast<size_t>(i)]);
   fill_places(run.results, places);
+  const auto has_place = [](const Place& place) { return static_cast<bool>(place.tensor); };
+  if (engine.watch && std::ranges::none_of(places, has_place)) [[unlikely]]
+    engine.watch->computed(*op, operands, attributes, run.results.all());
   return std::move(run.results);
 }
 

@@ -121,6 +121,17 @@ std::string implicit_traffic() {
   return lines;
 }
 
+void Engine::gather(const Storage& storage) const {
+  const auto found = gatherers.find(&storage);
+  if (found != gatherers.end()) found->second();
+}
+
+void set_gatherer(const Tensor& tensor, std::function<void()> gather) {
+  auto& gatherers = Engine::current().gatherers;
+  gatherers.erase(tensor.storage().get());
+  if (gather) gatherers.emplace(tensor.storage().get(), std::move(gather));
+}
+
 void Engine::required(const std::string& what, int64_t bytes) {
   ++statistics.implicit_redistributions;
   statistics.implicit_bytes += bytes;

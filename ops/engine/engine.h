@@ -4,10 +4,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <new>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "ops/engine/route.h"
@@ -20,6 +22,7 @@ namespace weft {
 
 class TraceRecorder;
 struct CallBody;
+class CallWatch;
 
 /// The engine's state on one rank, to which the engine reports what it does. It counts each event
 /// and passes it to the rank's OpLog and trace, if they exist; without them an event costs a
@@ -36,6 +39,10 @@ struct Engine {
   OpLog* log = nullptr;
   TraceRecorder* trace = nullptr;
   KeptResults* kept = nullptr;
+  CallWatch* watch = nullptr;
+  /// Functions that bind memory of blocks that backward reads and finds unbound.
+  std::unordered_map<const Storage*, std::function<void()>> gatherers;
+  void gather(const Storage& storage) const;
   /// Routes of calls without a mesh.
   RouteTable local_routes{kRouteCapacity};
 
@@ -189,12 +196,5 @@ struct OpNode final : public Node, public Pooled<OpNode> {
 void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
                const Attributes& attributes, std::span<const Tensor> operands,
                const UsedOperands& used, Results& results);
-
-/// The data behind a Grad.
-struct GradBody {
-  OpNode& node;
-  BackwardRun& backward;
-  std::span<const Tensor> gradients;
-};
 
 }  // namespace weft

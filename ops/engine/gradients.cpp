@@ -55,6 +55,9 @@ Tensor brought_to(const Tensor& gradient, const Layout& layout, const Node& node
     check_policy(what, !plan->steps.empty(), !plan->is_free());
     if (!plan->is_free()) Engine::current().required(what, plan->cost.bytes);
     brought = run_plan(gradient, plan, what);
+    if (is_recorded(gradient)) {
+      brought = record_move("redistribute", gradient, brought, [](const Tensors& g) { return g; });
+    }
   }
   return brought.dtype() == layout.dtype ? brought : brought.to(layout.dtype);
 }

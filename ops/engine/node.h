@@ -2,9 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "mesh/plan.h"
 #include "src/device/cuda/runtime.h"
@@ -23,6 +27,24 @@ class BackwardRun;
 inline int8_t side_device(const Stream& stream) {
   return stream.handle && cuda::is_side(stream) ? stream.device.index : int8_t{-1};
 }
+
+/// A function that receives a gradient, and may return another one in its place.
+using GradientHook = std::function<Tensor(const Tensor& gradient)>;
+
+/// What the user asked to be told about the gradients of a node's results. Most nodes have none.
+struct NodeHooks {
+  struct Entry {
+    uint64_t id;
+    int result;
+    GradientHook run;
+  };
+  /// In order of registration; they get the complete gradient of a result before the node runs.
+  std::vector<Entry> before;
+  /// The same after a leaf has stored its gradient; the returned tensor is ignored.
+  std::vector<Entry> after;
+  /// Results whose gradient is kept (`retain_grad`), and those gradients.
+  std::vector<std::pair<int, Tensor>> retained;
+};
 
 /// A node of the tape: turns the gradients of its results into those of its operands.
 struct Node : public RefCounted {
@@ -51,6 +73,8 @@ struct Node : public RefCounted {
   virtual std::span<const Edge> edges() const = 0;
   /// Layouts of the results. Gradients are redistributed to them (Partial becomes Replicate).
   virtual std::span<const Ref<Layout>> results() const = 0;
+  /// True if `run` passes gradients to leaves that no edge leads to (recomputation).
+  virtual bool reaches_others() const { return false; }
   /// True if the node accepts gradients of its results in any layout.
   virtual bool takes_any_layout() const { return false; }
 
@@ -70,12 +94,16 @@ struct Node : public RefCounted {
   int8_t side;
   /// Its result shares the memory of operand 0.
   bool is_view = false;
+  /// It is a LeafNode.
+  bool is_leaf = false;
+  std::unique_ptr<NodeHooks> hooks;
 };
 
 /// A tensor that requires a gradient. The gradient is stored here or goes to the sink. It runs as
 /// soon as it is ready: waiting for its gradient must not mean waiting for older nodes.
 struct LeafNode final : public Node {
   explicit LeafNode(Ref<Layout> marked) : Node(UINT64_MAX), layout(std::move(marked)) {
+    is_leaf = true;
     side = -1;  // it is completed on the stream on which backward begins
   }
   void run(BackwardRun& backward, std::span<const Tensor> gradients) override;
@@ -89,12 +117,17 @@ struct LeafNode final : public Node {
   void set_gradient(Tensor value);
 
   Ref<Layout> layout;
+  /// The leaf that forward uses in place of this one, and that gets its gradients: the gathered
+  /// tensor of a sharded parameter.
+  Ref<Node> used;
   /// Must be set before any backward.
   std::shared_ptr<GradientSink> sink;
   /// The end of the last write to the sink's memory, while streams of one backward are apart.
   Event written;
 
  private:
+  void add(std::span<const Tensor> gradients);
+
   mutable std::mutex mutex_;
   Tensor gradient_;
 };
@@ -104,6 +137,25 @@ uint64_t next_sequence();
 /// Records `output` as `input` in another layout. `function` receives the gradient in any layout.
 Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
                    BackwardFunction function);
+
+/// Returns the node that gets the gradients of `node`: itself, but for the leaf of a parameter that
+/// forward uses in another layout.
+inline Node* receiver_of(Node* node) {
+  if (!node || !node->is_leaf) return node;
+  Node* used = static_cast<LeafNode*>(node)->used.get();
+  return used ? used : node;
+}
+
+/// Returns `tensor` as the result that the edge leads to, whose layout is `layout`: for backward of
+/// backward, which needs to know how a saved tensor was computed.
+Tensor connected(const Tensor& tensor, const Node::Edge& edge, const Ref<Layout>& layout);
+
+/// Returns the same elements as a tensor of that sharding and shape, recorded for backward.
+Tensor relabel_recorded(const char* name, const Tensor& tensor, const Sharding& sharding,
+                        const Shape& shape);
+
+/// Returns `tensor` in another layout by one plan, recorded for backward.
+Tensor move_recorded(const Tensor& tensor, const Ref<Layout>& layout);
 
 /// Returns the edge to the node that computed `tensor`.
 Node::Edge edge_of(const Tensor& tensor);

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
+#include "ops/engine/call_watch.h"
+#include "ops/engine/definition.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/extend/views.h"
@@ -105,6 +107,7 @@ static void check_spec(const OpSpec& spec) {
 /// The operands that backward reads. The gradients of linear operands do not depend on one that is
 /// in every linear set; a custom op saves it too.
 static uint32_t saved_operands(const OpSpec& spec, bool built_in) {
+  if (spec.definition && !spec.backward) return ~0u;
   if (spec.saves_in) return mask_of(*spec.saves_in);
   if (!spec.backward) return 0;
   uint32_t linear = built_in && !spec.linear.empty() ? ~0u : 0u;
@@ -199,78 +202,6 @@ WEFT_STATIC_TLS static constinit thread_local uint64_t last_sequence = 0;
 
 uint64_t next_sequence() { return ++last_sequence; }
 
-void Node::destroy(Node* node) {
-  WEFT_STATIC_TLS static thread_local std::vector<Node*>* waiting = nullptr;
-  if (waiting) return waiting->push_back(node);
-  std::vector<Node*> nodes;
-  waiting = &nodes;
-  delete node;
-  while (!nodes.empty()) {
-    Node* next = nodes.back();
-    nodes.pop_back();
-    delete next;
-  }
-  waiting = nullptr;
-}
-
-namespace {
-
-/// A function on the tape that is not an op.
-struct FunctionNode final : public Node {
-  using Node::Node;
-
-  void run(BackwardRun& backward, std::span<const Tensor> gradients) override {
-    if (!function) fail(what, ": backward ran before, expected one backward");
-    Tensors passed = function(Tensors(gradients.begin(), gradients.end()));
-    if (passed.size() != from.size()) {
-      fail(what, ": number of gradients of its backward is ", passed.size(), ", expected ",
-           from.size(), ", one an input");
-    }
-    for (size_t i = 0; i < passed.size(); ++i) backward.pass(from[i], passed[i]);
-  }
-  std::string name() const override { return what; }
-  void release() override { function = nullptr; }
-  std::span<const Edge> edges() const override { return from; }
-  std::span<const Ref<Layout>> results() const override { return layouts; }
-  bool takes_any_layout() const override { return any_layout; }
-
-  const char* what = "";
-  bool any_layout = false;
-  std::vector<Edge> from;
-  std::vector<Ref<Layout>> layouts;
-  BackwardFunction function;
-};
-
-}  // namespace
-
-Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
-               BackwardFunction function) {
-  Ref<FunctionNode> node(new FunctionNode(next_sequence()));
-  node->what = name;
-  node->function = std::move(function);
-  for (const Tensor& input : inputs) node->from.push_back(input ? edge_of(input) : Node::Edge{});
-  node->is_view = inputs.size() == 1 && inputs[0] && outputs.size() == 1 && outputs[0] &&
-                  is_view_of(outputs[0], inputs[0]);
-  Tensors recorded;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    Ref<Layout>& layout = node->layouts.emplace_back();
-    Tensor& result = recorded.emplace_back();
-    if (!outputs[i]) continue;
-    layout = layout_of(outputs[i]);
-    result = relabeled(outputs[i], layout);
-    result.body()->node = Ref<Node>(node.get());
-    result.body()->result = static_cast<int>(i);
-  }
-  return recorded;
-}
-
-Tensor record_move(const char* name, const Tensor& input, const Tensor& output,
-                   BackwardFunction function) {
-  Tensor moved = record(name, {input}, {output}, std::move(function))[0];
-  static_cast<FunctionNode&>(*moved.body()->node).any_layout = true;
-  return moved;
-}
-
 /// Returns the same elements without a node: a saved result must not keep its own node alive.
 static OpNode::Saved saved_result(const Tensor& tensor) {
   Tensor same = relabeled(tensor, layout_of(tensor));
@@ -310,15 +241,21 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
 }
 
 void OpNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
-  if (!op->spec.backward) {
+  if (!op->spec.backward && !op->spec.definition) {
     fail(op->spec.name, ": it has no backward, expected one where a gradient is wanted; ",
-         "differentiable = false stops gradients");
+         "differentiable = false stops gradients, and a definition states them");
   }
   if (released) {
-    fail(op->spec.name, ": backward ran before and freed the saved tensors, expected one backward");
+    fail(op->spec.name, ": backward ran before and freed the saved tensors, expected one backward",
+         "; retain_graph keeps them");
   }
   GradBody body{*this, backward, gradients};
-  op->spec.backward(Grad(body));
+  const Grad grad(body);
+  CallWatch* watch = Engine::current().watch;
+  Tensors passed(watch ? static_cast<size_t>(from.size()) : 0);
+  if (watch) body.passed = &passed;
+  op->spec.backward ? op->spec.backward(grad) : give_by_definition(grad, op->spec.definition);
+  if (watch) watch->differentiated(*this, gradients, passed);
 }
 
 void OpNode::release() {
@@ -343,6 +280,8 @@ Tensor OpNode::saved(std::span<const Saved> list, int i, const char* kind) const
     fail(op->spec.name, ": gradient reads ", kind, " ", i, ", expected one that the op saves");
   }
   const Saved& saved = list[at];
+  if (!saved.tensor.storage()->is_bound()) [[unlikely]]
+    Engine::current().gather(*saved.tensor.storage());
   if (saved.tensor.storage()->version() != saved.version) {
     fail(op->spec.name, ": ", kind, " ", i, " ", saved.tensor.shape(),
          " was changed in place after forward, expected its values for the gradient");
@@ -351,14 +290,24 @@ Tensor OpNode::saved(std::span<const Saved> list, int i, const char* kind) const
 }
 
 int Grad::operands() const { return body_.node.from.size(); }
+int Grad::results() const { return static_cast<int>(body_.gradients.size()); }
 const Tensor& Grad::grad(int i) const { return body_.gradients[static_cast<size_t>(i)]; }
-Tensor Grad::in(int i) const { return body_.node.saved(body_.node.in.all(), i, "operand"); }
-Tensor Grad::out(int i) const { return body_.node.saved(body_.node.out.all(), i, "result"); }
+Tensor Grad::in(int i) const {
+  Tensor saved = body_.node.saved(body_.node.in.all(), i, "operand");
+  if (!body_.backward.creates_graph()) return saved;
+  return connected(saved, body_.node.from[i], body_.node.route->operand(i).given);
+}
+Tensor Grad::out(int i) const {
+  Tensor saved = body_.node.saved(body_.node.out.all(), i, "result");
+  if (!body_.backward.creates_graph()) return saved;
+  return connected(saved, {Ref<Node>(&body_.node), i},
+                   body_.node.route->results[static_cast<size_t>(i)]);
+}
 const Shape& Grad::in_shape(int i) const { return body_.node.route->operand(i).given->shape; }
 Sharding Grad::in_sharding(int i) const { return body_.node.route->operand(i).given->sharding; }
 DType Grad::in_dtype(int i) const { return body_.node.route->operand(i).given->dtype; }
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
-bool Grad::wants(int i) const { return static_cast<bool>(body_.node.from[i].node); }
+bool Grad::wants(int i) const { return body_.backward.wants(body_.node.from[i]); }
 
 /// Returns `gradient` summed over the dims that broadcasting added or stretched.
 static Tensor summed_to(const Tensor& gradient, const Shape& shape) {
@@ -374,11 +323,18 @@ static Tensor summed_to(const Tensor& gradient, const Shape& shape) {
 
 void Grad::give(int i, const Tensor& gradient) const {
   if (!wants(i)) return;
-  body_.backward.pass(body_.node.from[i], summed_to(gradient, in_shape(i)));
+  Tensor passed = summed_to(gradient, in_shape(i));
+  if (body_.passed) (*body_.passed)[static_cast<size_t>(i)] = passed;
+  body_.backward.pass(body_.node.from[i], std::move(passed));
 }
 
 void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tensor> operands,
                     const Attributes& attributes) const {
+  if (body_.backward.creates_graph()) {
+    const Tensors gradients = op.call(operands, attributes);
+    for (size_t r = 0; r < of.size(); ++r) give(of[r], gradients[r]);
+    return;
+  }
   std::array<Place, kMaxResults> places;
   for (size_t r = 0; r < of.size(); ++r) {
     const Node::Edge& edge = body_.node.from[of[r]];

@@ -220,8 +220,14 @@ static LeafNode& leaf_of(const char* what, const Tensor& tensor) {
 }
 
 Tensor Tensor::grad() const {
-  auto* leaf = dynamic_cast<LeafNode*>(checked("grad", *this).node.get());
-  return leaf ? leaf->current_gradient() : Tensor();
+  const TensorBody& body = checked("grad", *this);
+  if (!body.node) return {};
+  if (body.node->is_leaf) return static_cast<LeafNode*>(body.node.get())->current_gradient();
+  if (!body.node->hooks) return {};
+  for (const auto& [result, gradient] : body.node->hooks->retained) {
+    if (result == body.result) return gradient;
+  }
+  return {};
 }
 
 void Tensor::set_grad(Tensor grad) const {

@@ -8,6 +8,9 @@
 #include "ops/testing/sweep.h"
 #include "weft/autograd.h"
 #include "weft/context.h"
+#include "weft/derivatives.h"
+#include "weft/error.h"
+#include "weft/ops.h"
 
 namespace weft {
 
@@ -128,6 +131,105 @@ GradcheckReport gradcheck(const Op& op, uint64_t seed, Device device) {
     report += one;
   }
   return report;
+}
+
+/// A number that depends on all gradients of result 0 times the last input, the cotangent.
+static Tensors weighted_gradients(const Op& op, const Attributes& attributes,
+                                  const Tensors& operands, const std::vector<size_t>& places,
+                                  const Tensors& given) {
+  const auto result = [&](const Tensors& floating) {
+    Tensors all = operands;
+    for (size_t i = 0; i < places.size(); ++i) all[places[i]] = floating[i];
+    return Tensors{op.call(all, attributes)[0]};
+  };
+  const Tensors own(given.begin(), given.end() - 1);
+  const Tensors gradients = vjp(result, own, {given.back()}, given.back().requires_grad()).products;
+  Tensor total;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Tensor phase =
+        reshape(arange(gradients[i].numel(), {.dtype = f64}), gradients[i].shape());
+    const Tensor part = sum(mul(gradients[i], cos(add(phase, static_cast<double>(i)))));
+    total = total ? add(total, part) : part;
+  }
+  return {total};
+}
+
+static std::string gradgradcheck_sample(const Op& op, const OpSample& sample, uint64_t seed,
+                                        Device device) {
+  SweepRandom random(seed);
+  Tensors operands, given;
+  std::vector<size_t> places;
+  for (size_t i = 0; i < sample.shapes.size(); ++i) {
+    SweepArray array = operand_of(sample, i, seed);
+    const std::vector<DType>& dtypes = taken(op.spec(), i).dtypes;
+    const bool takes_f64 = dtypes.empty() || std::ranges::find(dtypes, f64) != dtypes.end();
+    const bool varies = is_floating(array.dtype) && takes_f64;
+    if (varies) {
+      array.dtype = f64;
+      for (double& value : array.values) {
+        value = sample.low + random.fraction() * (sample.high - sample.low);
+      }
+      places.push_back(i);
+    }
+    operands.push_back(tensor_of(array, device));
+    if (varies) given.push_back(operands.back());
+  }
+  if (given.empty()) return "skipped: no operand may be f64";
+  Tensors leaves = operands;
+  for (const size_t i : places) leaves[i] = leaves[i].detach().set_requires_grad();
+  const Tensor result = op.call(leaves, sample.attributes)[0];
+  if (!result.requires_grad()) return "skipped: no result requires a gradient";
+  if (result.dtype() != f64) return "skipped: its result is not f64";
+  if (result.numel() == 0) return "skipped: its result has no elements";
+  given.push_back(tensor_of(random_array(result.shape(), f64, -2, 2, seed + 1), device));
+  return gradcheck(
+      [&](const Tensors& all) {
+        return weighted_gradients(op, sample.attributes, operands, places, all);
+      },
+      given);
+}
+
+std::string gradgradcheck(const Op& op, uint64_t seed, Device device) {
+  std::string all;
+  for (const OpSample& sample : samples_of(op)) {
+    const std::string found = gradgradcheck_sample(op, sample, seed, device);
+    if (!found.starts_with("skipped") && !found.empty()) return found;
+    if (all.empty() || found.empty()) all = found.empty() ? "ok" : found;
+  }
+  return all == "ok" ? "" : all;
+}
+
+/// Returns the first difference above 1e-4 of the greatest element; "" without one.
+static std::string difference_of(const Tensor& found, const Tensor& expected) {
+  if (!(found.shape() == expected.shape())) {
+    return concat("is ", found.shape(), ", expected ", expected.shape());
+  }
+  const std::vector<double> a = found.to(cpu).to(f64).to_vector<double>(),
+                            b = expected.to(cpu).to(f64).to_vector<double>();
+  double greatest = 1e-3;
+  for (const double x : b) greatest = std::max(greatest, std::isfinite(x) ? std::abs(x) : 0);
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || std::abs(a[i] - b[i]) <= 1e-4 * greatest) continue;
+    return concat("[", i, "] is ", a[i], ", expected ", b[i]);
+  }
+  return "";
+}
+
+std::string check_definition(const Op& op, uint64_t seed, Device device) {
+  const NoGrad no_grad;
+  for (const OpSample& sample : samples_of(op)) {
+    Tensors operands;
+    for (size_t i = 0; i < sample.shapes.size(); ++i) {
+      operands.push_back(tensor_of(operand_of(sample, i, seed), device));
+    }
+    const Tensors found = op.call(operands, sample.attributes);
+    const Tensors expected = op.spec().definition(operands, sample.attributes);
+    for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+      const std::string wrong = difference_of(found[i], expected[i]);
+      if (!wrong.empty()) return concat(op.spec().name, ": result ", i, ' ', wrong);
+    }
+  }
+  return "";
 }
 
 }  // namespace weft

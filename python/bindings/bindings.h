@@ -18,10 +18,10 @@ Bind bind_elementwise, bind_factories, bind_networks, bind_rearrangements;
 Bind bind_experts, bind_selection, bind_composed, bind_reductions;
 Bind bind_shapes, bind_along_dim, bind_updates;
 using BindTensor = void(py::module_& m, py::class_<Tensor>& tensor);
-BindTensor bind_tensor, bind_numpy, bind_dlpack, bind_copies;
+BindTensor bind_tensor, bind_derivatives, bind_numpy, bind_dlpack, bind_copies;
 void bind_operators(py::class_<Tensor>& tensor);
 Bind bind_layers, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers, bind_clipping,
-    bind_fully_shard;
+    bind_fully_shard, bind_functional_call;
 Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel;
 Bind bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph, bind_adapters;
 Bind bind_trainer;

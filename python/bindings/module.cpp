@@ -53,8 +53,9 @@ void bind_all(py::module_& m) {
         bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
   for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
   each({bind_layers, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers, bind_clipping,
-        bind_fully_shard, bind_memory_budget, bind_fsdp_module, bind_tensor_parallel,
-        bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph, bind_adapters, bind_trainer});
+        bind_fully_shard, bind_functional_call, bind_memory_budget, bind_fsdp_module,
+        bind_tensor_parallel, bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph,
+        bind_adapters, bind_trainer});
   py::register_exception_translator(translate_errors);
   word_functions(m);
   for (const auto& [name, member] : py::dict(m.attr("__dict__"))) {

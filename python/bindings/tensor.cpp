@@ -2,7 +2,7 @@
 #include "weft/tensor.h"
 
 #include "python/bindings/bindings.h"
-#include "weft/autograd.h"
+#include "weft/derivatives.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
@@ -84,15 +84,7 @@ static void bind_layout(py::class_<Tensor>& tensor) {
              "The whole on each rank, as a tensor of one device");
 }
 
-static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
-  def(m, "backward(roots, gradients=None)",
-      "Gradients of all leaves that `roots` depend on, given the roots' gradients (None: one)",
-      [](const Tensors& roots, const std::optional<std::vector<MaybeTensor>>& given) {
-        Tensors gradients;
-        if (given) gradients.assign(given->begin(), given->end());
-        gradients.resize(roots.size());  // an empty one stands for 1, of a root of one element
-        backward(roots, gradients);
-      });
+static void bind_gradients(py::class_<Tensor>& tensor) {
   tensor.def_property(
       "requires_grad", &Tensor::requires_grad,
       [](Tensor& x, bool requires_grad) { x.set_requires_grad(requires_grad); },
@@ -106,11 +98,14 @@ static void bind_gradients(py::module_& m, py::class_<Tensor>& tensor) {
           [](const Tensor& x, const MaybeTensor& grad) { x.set_grad(grad); },
           "The gradient of a leaf after backward; None before")
       .def("detach", &Tensor::detach, "The same elements, not recorded");
-  def(tensor, "backward(gradient=None)",
-      "Gradients of all leaves this tensor depends on; it has one element unless its gradient is "
-      "given",
-      Released(), [](const Tensor& x, const MaybeTensor& gradient) {
-        gradient ? backward({x}, {gradient}) : x.backward();
+  def(tensor, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)",
+      "Gradients of all leaves this tensor depends on, or of the inputs given; it has one element "
+      "unless its gradient is given",
+      [](const Tensor& x, const MaybeTensor& gradient, std::optional<bool> retain_graph,
+         bool create_graph, const std::optional<Tensors>& inputs) {
+        const BackwardOptions options{create_graph, retain_graph, inputs.value_or(Tensors())};
+        const Tensors given = gradient ? Tensors{gradient} : Tensors();
+        released([&] { backward({x}, given, options); });
       });
 }
 
@@ -223,7 +218,8 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       .def(
           "__repr__", [](const Tensor& x) { return concat(x); }, Released());
   bind_layout(tensor);
-  bind_gradients(m, tensor);
+  bind_gradients(tensor);
+  bind_derivatives(m, tensor);
   bind_shape_methods(tensor);
   bind_elements(tensor);
   def(m, "from_local(local, mesh, placements, *, shape=None)",

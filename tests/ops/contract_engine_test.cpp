@@ -221,7 +221,8 @@ TEST(ContractEngine, BackwardRunsOnce) {
   Tensor y = mul(x, x);
   backward({y}, {ones({5})});
   EXPECT_EQ(error_of([&] { backward({y}, {ones({5})}); }),
-            "mul: backward ran before and freed the saved tensors, expected one backward");
+            "mul: backward ran before and freed the saved tensors, expected one backward; "
+            "retain_graph keeps them");
 }
 
 TEST(ContractEngine, GradientsAddUpOverBackwards) {

@@ -470,7 +470,7 @@ TEST(Messages, OfBackward) {
          backward({twice}, {gradient});
          backward({twice}, {gradient});
        },
-       "cut: backward ran before, expected one backward"},
+       "cut: backward ran before, expected one backward; retain_graph keeps it"},
   });
   on_one_rank([&](const DeviceMesh&, Tensor z) {
     z.set_requires_grad();

@@ -6,6 +6,7 @@
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/autograd.h"
+#include "weft/derivatives.h"
 #include "weft/error.h"
 #include "weft/extend/op.h"
 #include "weft/ops.h"
@@ -25,6 +26,20 @@ TEST(Tape, AVeryLongOneIsForgottenWithoutRecursion) {
   for (int i = 0; i < 200'000; ++i) y = exp(y);
   y = Tensor();
   EXPECT_FALSE(x.grad());
+}
+
+TEST(Tape, OfAMillionNodesRunsAndIsFreed) {
+  Tensor x = full({}, 1.0, {.dtype = f64});
+  x.set_requires_grad();
+  Tensor y = x;
+  for (int i = 0; i < 1'000'000; ++i) y = neg(y);
+  y.backward();
+  EXPECT_EQ(x.grad().item(), 1);
+  y = Tensor();
+  y = x;
+  for (int i = 0; i < 100'000; ++i) y = mul(y, 1.0);
+  const Tensor first = grad({y}, {x}, {.create_graph = true})[0];
+  EXPECT_EQ(first.item(), 1);
 }
 
 /// Returns the error of backward through 2 x, with x sharded by rows and its gradient by columns.

@@ -2,10 +2,11 @@
 """PyTorch's own samples (OpInfo, float32, CPU) run through `weft.torch`.
 
     python tests/python/opinfo.py [--only REGEX] [--samples 20] [--mesh 2,2] [--layouts 3] [--grad]
-                                  [--all] [--write]
+                                  [--gradgrad] [--all] [--write]
 
 Prints the variants that are refused or wrong, and counts. --mesh distributes every tensor over a
-mesh of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients;
+mesh of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients,
+--gradgrad those of the gradients too, in float64;
 --all runs both without a mesh, on 4 ranks and on 2x2. --write stores the names of the variants that
 are right in all samples, which opinfo_test.py expects to stay so. Variants that are not expected
 are in opinfo_left_out.txt, with the reasons."""
@@ -156,7 +157,8 @@ class Reference:
         self.named = sample.kwargs
         self.results = flat(op.op(*self.given, **self.named))
         self.has_values = op.name not in UNINITIALISED and variant_of(op) not in MOMENTS
-        self.gradients = None
+        self.gradients = self.second = None
+        self.twice = grad == "second" and op.supports_gradgrad
         if grad and op.supports_autograd and self.has_values:
             self.find_gradients(torch)
 
@@ -173,11 +175,22 @@ class Reference:
             operands,
             [torch.as_tensor(w).to(r.dtype) for r, w in chosen],
             allow_unused=True,
+            create_graph=self.twice,
         )
-        self.gradients = {
-            id(x): np.zeros(tuple(x.shape)) if g is None or g._is_zerotensor() else numbers(g)
-            for x, g in zip(operands, found)
-        }
+
+        def by_operand(found):
+            return {
+                id(x): np.zeros(tuple(x.shape)) if g is None or g._is_zerotensor() else numbers(g)
+                for x, g in zip(operands, found)
+            }
+
+        self.gradients = by_operand(found)
+        roots = [(x, g) for x, g in zip(operands, found) if g is not None and g.requires_grad]
+        if not self.twice or not roots:
+            return
+        weights = [torch.as_tensor(weights_for(x.shape, 7)).to(g.dtype) for x, g in roots]
+        second = torch.autograd.grad([g for _, g in roots], operands, weights, allow_unused=True)
+        self.second = by_operand(second)
 
 
 def weights_for(shape, number):
@@ -205,12 +218,39 @@ def wrong_gradient(reference, convert, got):
     all_of = zip(got, reference.weights, reference.leads)
     own = [(g, w) for g, w, lead in all_of if lead and g.numel() and g.requires_grad]
     own = [(g, like(weft.asarray(w) if w.ndim else weft.asarray(float(w)), g)) for g, w in own]
+    if reference.twice:
+        return wrong_second_gradient(reference, convert, own)
     if own:
         weft.backward([g for g, _ in own], [w for _, w in own])
     for x, leaf in convert.leaves:
         found = np.zeros(tuple(leaf.shape)) if leaf.grad is None else numbers(leaf.grad)
         if not same(reference.gradients[id(x)], found):
             return "another gradient"
+    return None
+
+
+def wrong_second_gradient(reference, convert, own):
+    leaves = [leaf for _, leaf in convert.leaves]
+    roots, weights = [g for g, _ in own], [w for _, w in own]
+    first = [None] * len(leaves)
+    if own:
+        first = weft.grad(roots, leaves, weights, create_graph=True, allow_unused=True)
+    chosen = [(x, g) for (x, _), g in zip(convert.leaves, first) if g is not None]
+    chosen = [(x, g) for x, g in chosen if g.requires_grad and g.numel()]
+    second = [None] * len(leaves)
+    if chosen:
+        weights = [weights_for(tuple(x.shape), 7) for x, _ in chosen]
+        weights = [weft.asarray(w) if w.ndim else weft.asarray(float(w)) for w in weights]
+        weights = [like(w, g) for w, (_, g) in zip(weights, chosen)]
+        second = weft.grad([g for _, g in chosen], leaves, weights, allow_unused=True)
+    for what, found, expected in (
+        ("gradient", first, reference.gradients),
+        ("second gradient", second, reference.second or {}),
+    ):
+        for (x, leaf), g in zip(convert.leaves, found):
+            zero = np.zeros(tuple(leaf.shape))
+            if not same(expected.get(id(x), zero), zero if g is None else numbers(g)):
+                return f"another {what}"
     return None
 
 
@@ -281,7 +321,10 @@ def verdicts(only=".", samples=20, mesh=(), grad=False, layouts=1):
     for name, op in ops.items():
         if not re.search(only, name) or reason_for(name, reasons):
             continue
-        drawn = list(op.sample_inputs("cpu", torch.float32, requires_grad=grad))[:samples]
+        dtype = torch.float64 if grad == "second" else torch.float32
+        if grad == "second" and not (op.supports_gradgrad and dtype in op.dtypes):
+            continue
+        drawn = list(op.sample_inputs("cpu", dtype, requires_grad=bool(grad)))[:samples]
         taken = [Reference(torch, op, sample, grad) for sample in drawn]
         if not mesh:
             made[name] = verdict_of(torch, op, taken, None, grad)
@@ -313,12 +356,13 @@ def main():
     parser.add_argument("--mesh", default="")
     parser.add_argument("--layouts", type=int, default=3)
     parser.add_argument("--grad", action="store_true")
+    parser.add_argument("--gradgrad", action="store_true")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     mesh = tuple(int(size) for size in given.mesh.split(",") if size)
     for sizes in ((), (4,), (2, 2)) if given.all else (mesh,):
-        grad = given.grad or given.all
+        grad = "second" if given.gradgrad else given.grad or given.all
         found = verdicts(given.only, given.samples, sizes, grad, given.layouts if sizes else 1)
         print(f"mesh {sizes}, gradients {grad}:")
         report(found)

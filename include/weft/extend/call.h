@@ -144,6 +144,7 @@ class WEFT_API Grad {
   explicit Grad(GradBody& body) : body_(body) {}
 
   int operands() const;
+  int results() const;
   /// The gradient of result i; an empty tensor when nothing depends on the result.
   const Tensor& grad(int i = 0) const;
   /// Saved operand or result i (one that the op's `saves_in` or `saves_out` names).

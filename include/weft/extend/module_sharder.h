@@ -26,6 +26,9 @@ struct WEFT_API ModuleSharder {
     parameter.used_ = std::move(used);
     parameter.used_version_ = {};
   }
+  /// Exchanges it with another one, for a scope; the version that it was made from stays.
+  static void swap_used(Parameter& parameter, Tensor& used) { std::swap(parameter.used_, used); }
+  static bool recomputes(const Module& module) { return module.recompute_; }
   static bool has_used(const Parameter& parameter) { return static_cast<bool>(parameter.used_); }
   /// States that the tensor in use was made from the value at that version of its storage.
   static void used_is_of(Parameter& parameter, uint64_t version) {

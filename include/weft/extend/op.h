@@ -91,6 +91,10 @@ struct Structure {
   std::function<bool(const Dims& numbers, std::span<const Shape> operands)> fits;
 };
 
+/// Computes the results of an op by simpler ops.
+using OpDefinition =
+    std::function<Tensors(std::span<const Tensor> operands, const Attributes& attributes)>;
+
 /// The definition of an op. Exactly one of `rule`, `rule_of` and `rule_text` is given.
 struct OpSpec {
   std::string name;
@@ -115,6 +119,9 @@ struct OpSpec {
   /// Returns result 0 as a view of operand 0, or nullopt when forward must copy.
   std::function<std::optional<View>(const Call&)> view = {};
   std::function<void(const Grad&)> backward = {};
+  /// What the op means, in simpler ops. It is the oracle of forward in tests
+  /// and, in an op without `backward`, what its gradient is computed from.
+  OpDefinition definition = {};
 
   /// Small results that ranks reduce before forward when one of the factors `staged_over` is
   /// sharded.

@@ -45,6 +45,36 @@ using BackwardFunction = std::function<Tensors(const Tensors& gradients)>;
 WEFT_API Tensors record(const char* name, const Tensors& inputs, const Tensors& outputs,
                         BackwardFunction function);
 
+/// The same for outputs of a function that backward runs again, by `repeated_gradients`.
+WEFT_API Tensors record_repeated(const char* name, const Tensors& inputs, const Tensors& outputs,
+                                 BackwardFunction function);
+/// Whether the backward that runs now differs from a plain one: it records what it computes, keeps
+/// the tape, or computes the gradients of chosen tensors. False outside of backward.
+WEFT_API bool backward_is_special();
+/// Whether it records what it computes, so that its gradients can be differentiated.
+WEFT_API bool backward_creates_graph();
+/// False in a backward for `grad`, which adds to the gradients of no leaf.
+WEFT_API bool backward_accumulates();
+/// The gradients of `inputs`, for the special backward that runs now. The run ends at the inputs;
+/// gradients of leaves go where those of that backward do.
+WEFT_API Tensors repeated_gradients(const Tensors& outputs, const Tensors& gradients,
+                                    const Tensors& inputs);
+/// Returns `value` as input `i` of the function whose backward runs now, connected with what
+/// computed that input.
+WEFT_API Tensor as_input(size_t i, const Tensor& value);
+WEFT_API Tensor as_output(size_t i, const Tensor& value);
+/// For a backward function that records nothing: std::invalid_argument "<name>: ...; <cure>" in a
+/// backward that creates a graph.
+WEFT_API void check_first_order(const char* name, const char* cure);
+
+/// Gradients of `leaf` go to `used`, a leaf that forward uses in its place.
+WEFT_API void set_used_leaf(const Tensor& leaf, const Tensor& used);
+/// A backward of the calling rank calls `gather` where it reads the tensor's storage and finds it
+/// unbound; an empty function ends that.
+WEFT_API void set_gatherer(const Tensor& tensor, std::function<void()> gather);
+/// Runs the hooks that follow the accumulation of the leaf's gradient.
+WEFT_API void run_post_accumulate_hooks(const Tensor& leaf);
+
 /// Returns the stream on which the calling rank's outermost backward began, or the current one
 /// outside of backward. What was recorded on `StreamRole::side` runs on that stream instead.
 WEFT_API Stream backward_stream(Device device);

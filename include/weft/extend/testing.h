@@ -32,6 +32,15 @@ struct WEFT_API GradcheckReport {
 /// floating operand, in f64 unless the op does not take it.
 WEFT_API GradcheckReport gradcheck(const Op& op, uint64_t seed = 5, Device device = cpu);
 
+/// Compares the derivative of the op's gradient, as `create_graph` records it, with central
+/// differences of its plain backward, in f64. Returns what differs first, "" if nothing does, or
+/// "skipped: " and why nothing was compared.
+WEFT_API std::string gradgradcheck(const Op& op, uint64_t seed = 5, Device device = cpu);
+
+/// Compares the op's forward with its definition, for all samples. Returns what differs first, ""
+/// if nothing does.
+WEFT_API std::string check_definition(const Op& op, uint64_t seed = 5, Device device = cpu);
+
 /// The layouts in which an op is tested.
 struct SweepOptions {
   std::vector<MeshAxis> axes;

@@ -9,7 +9,7 @@ import sys as _sys
 
 import weft as _package
 from weft import *
-from weft import _weft, linalg, nn, optim
+from weft import _weft, autograd, linalg, nn, optim
 from weft._arguments import described as _described, telling as _telling
 from weft._arguments import tensor_of as _tensor_of
 from weft._array_api._dtypes import dtype_of as _dtype_of

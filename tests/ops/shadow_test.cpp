@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/support/ranks.h"
+#include "tests/support/scratch.h"
+#include "weft/anomaly.h"
+#include "weft/derivatives.h"
+#include "weft/error.h"
+#include "weft/extend/op.h"
+#include "weft/extend/testing.h"
+#include "weft/ops.h"
+
+namespace weft {
+
+/// An op that computes a sigmoid(a) b, with a gradient that may be wrong.
+static Op shadowed_gate(std::function<void(const Grad&)> backward) {
+  return Op({.name = "gate",
+             .rule = "..., ... -> ...",
+             .takes = {anything()},
+             .forward =
+                 [](const Call& c) {
+                   const auto value = [&](int i, int64_t at) {
+                     return c.in(i).dtype == f64 ? c.in(i).as<double>()[at]
+                                                 : static_cast<double>(c.in(i).as<float>()[at]);
+                   };
+                   for (int64_t i = 0; i < c.in(0).numel(); ++i) {
+                     const double a = value(0, i), b = value(1, i);
+                     const double y = a / (1 + std::exp(-a)) * b;
+                     if (c.out().dtype == f64) {
+                       c.out().as<double>()[i] = y;
+                     } else {
+                       c.out().as<float>()[i] = static_cast<float>(y);
+                     }
+                   }
+                 },
+             .backward = std::move(backward),
+             .samples = {{{{5, 3}, {5, 3}}}}});
+}
+
+template <class Call> static std::string runtime_error_of(const Call& call) {
+  return error_of<std::runtime_error>(call);
+}
+
+TEST(Shadow, NamesOpsWithAWrongGradient) {
+  const std::vector<std::function<void(const Grad&)>> wrong = {
+      [](const Grad& g) { g.give(0, mul(g.grad(), g.in(1))); },
+      [](const Grad& g) { g.give(0, mul(g.grad(), sigmoid(g.in(0)))); },
+      [](const Grad& g) { g.give(1, mul(g.grad(), sigmoid(g.in(0)))); },
+      [](const Grad& g) { g.give(1, neg(mul(g.grad(), mul(g.in(0), sigmoid(g.in(0)))))); },
+      [](const Grad& g) { g.give(1, mul(mul(g.grad(), 1.01), silu(g.in(0)))); },
+      [](const Grad& g) { g.give(1, mul(g.grad(), gelu(g.in(0)))); },
+      [](const Grad& g) { g.give(1, mul(g.grad(), silu(g.in(1)))); },
+      [](const Grad& g) { g.give(1, silu(g.in(0))); },
+      [](const Grad& g) { g.give(1, zeros_like(g.grad())); },
+      [](const Grad& g) { g.give(1, mul(g.grad(), flip(silu(g.in(0)), {0}))); }};
+  for (size_t i = 0; i < wrong.size(); ++i) {
+    on_mesh({{"a", 2}}, [&](const DeviceMesh& mesh) {
+      const Op op = shadowed_gate(wrong[i]);
+      Tensor a = numbers({5, 3}, 1, Sharding(mesh, {Shard(0)})),
+             b = numbers({5, 3}, 4, Sharding(mesh, {Shard(0)}));
+      a.set_requires_grad();
+      b.set_requires_grad();
+      const ShadowScope shadow;
+      const std::string found = runtime_error_of([&] { sum(square(op({a, b}))).backward(); });
+      EXPECT_TRUE(found.starts_with("gate: the gradient of its operands is off by ")) << i << found;
+    });
+  }
+}
+
+TEST(Shadow, AcceptsWhatIsRight) {
+  on_mesh({{"a", 2}, {"b", 2}}, [](const DeviceMesh& mesh) {
+    Tensor x = numbers({5, 4}, 1, Sharding(mesh, {Shard(0)})),
+           w = numbers({4, 7}, 2, Sharding(mesh, {Replicate(), Shard(1)}));
+    x.set_requires_grad();
+    w.set_requires_grad();
+    const ShadowScope shadow;
+    const Tensor y = sum(square(softmax(rms_norm(matmul(x, w), {}, 1e-5))));
+    const Tensor dx = grad({y}, {x}, {.create_graph = true})[0];
+    sum(square(dx)).backward();
+    EXPECT_TRUE(w.grad());
+  });
+}
+
+}  // namespace weft
