@@ -23,6 +23,9 @@ operands that have the factor are cut alike. The table lists what follows from e
 - **fetched**: the op needs a slice of the operand or the rows that indices name (`~`); ranks
   exchange these only.
 
+The column **gradient** states how often the op can be differentiated. A fused op that is *defined*
+states what it means in simpler ops, from which second derivatives are computed.
+
 `...` is any number of leading dims. A rule that depends on the op's attributes is shown for its
 first sample, with the shapes of the operands in the last column. `weft.ops.NAME` has the same data
 in a program: `.rule`, `.structure`, `.linear`, `.staged` and `.samples`. `weft.explain_model`,
@@ -73,7 +76,7 @@ def row(op):
         f"`{op.name}`",
         f"`{facts['rule']}`",
         *(shown(facts[kind]) for kind in KINDS),
-        "yes" if op.differentiable else "no",
+        op.gradient_order + (", defined" if op.has_definition else ""),
         facts["shapes"].replace("|", "\\|"),
     ]
     return "| " + " | ".join(cells) + " |\n"

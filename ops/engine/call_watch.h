@@ -17,6 +17,8 @@ class BackwardRun;
 class CallWatch {
  public:
   virtual ~CallWatch() = default;
+  /// Whether calls save all operands for `differentiated`, not only those that backward reads.
+  virtual bool reads_operands() const { return false; }
   virtual void computed(const OpBody& op, std::span<const Tensor> operands,
                         const Attributes& attributes, std::span<const Tensor> results) = 0;
   /// `passed` has the gradients of the operands, empty where the node gave none.

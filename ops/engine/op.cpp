@@ -221,7 +221,9 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
   auto* node = new OpNode(op, std::move(route), attributes);
   node->is_view = op->spec.view && is_view_of(results.tensors[0], operands[0]);
   Ref<Node> shared(node);
-  const uint32_t saved_in = op->saved_in & ((1u << operands.size()) - 1);
+  const CallWatch* watch = Engine::current().watch;
+  const uint32_t wanted_in = watch && watch->reads_operands() ? ~0u : op->saved_in;
+  const uint32_t saved_in = wanted_in & ((1u << operands.size()) - 1);
   for (size_t i = 0; i < operands.size(); ++i) {
     node->from.add_made([&] { return edge_of(operands[i]); });
     if (!saved_in) continue;

@@ -26,6 +26,7 @@ class Shadow final : public CallWatch {
   Shadow(const ShadowOptions& options, ScopeNames names)
       : options_(options), names_(std::move(names)) {}
 
+  bool reads_operands() const override { return true; }
   void computed(const OpBody& op, std::span<const Tensor> operands, const Attributes& attributes,
                 std::span<const Tensor> results) override {
     if (!op.spec.writes.empty() || results.empty() || !is_sampled(operands)) return;
@@ -117,8 +118,8 @@ std::optional<std::array<double, 2>> Shadow::slopes_of(const OpNode& node,
     const auto n = static_cast<size_t>(i);
     const bool is_saved = i < node.in.size() && node.in[i].tensor;
     const Layout& layout = *node.route->operand(i).given;
-    if (!is_saved && !is_floating(layout.dtype)) return std::nullopt;
-    // The gradient does not depend on what backward did not save.
+    // A call from before the scope: its gradient depends on results, or not on this operand.
+    if (!is_saved && (!is_floating(layout.dtype) || node.op->saved_out)) return std::nullopt;
     at.push_back(is_saved ? whole_of(node.saved(node.in.all(), i, "operand"))
                           : reshape(sin(cast(arange(layout.shape.product()), f64)), layout.shape));
     const bool moves = passed[n] && !(node.op->spec.view && i > 0);

@@ -172,15 +172,28 @@ static std::string gradgradcheck_sample(const Op& op, const OpSample& sample, ui
       places.push_back(i);
     }
     operands.push_back(tensor_of(array, device));
-    if (varies) given.push_back(operands.back());
   }
-  if (given.empty()) return "skipped: no operand may be f64";
-  Tensors leaves = operands;
-  for (const size_t i : places) leaves[i] = leaves[i].detach().set_requires_grad();
+  if (places.empty()) return "skipped: no operand may be f64";
+  Tensors leaves = operands, roots;
+  for (const size_t i : places) {
+    leaves[i] = leaves[i].detach().set_requires_grad();
+    roots.push_back(leaves[i]);
+  }
   const Tensor result = op.call(leaves, sample.attributes)[0];
   if (!result.requires_grad()) return "skipped: no result requires a gradient";
   if (result.dtype() != f64) return "skipped: its result is not f64";
   if (result.numel() == 0) return "skipped: its result has no elements";
+  // Operands that get no gradient are constants.
+  const Tensors first =
+      grad({result}, roots, {.grad_outputs = {ones_like(result)}, .allow_unused = true});
+  std::vector<size_t> differentiable;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (!first[i]) continue;
+    differentiable.push_back(places[i]);
+    given.push_back(operands[places[i]]);
+  }
+  places = std::move(differentiable);
+  if (given.empty()) return "skipped: no operand gets a gradient";
   given.push_back(tensor_of(random_array(result.shape(), f64, -2, 2, seed + 1), device));
   return gradcheck(
       [&](const Tensors& all) {

@@ -219,6 +219,17 @@ void bind_ops(py::module_& m) {
   getter(op_class, "staged",
          "Factors over which ranks exchange small results, or parts, when they are cut",
          [](const Op& op) { return op.spec().staged_over; });
+  getter(
+      op_class, "has_definition",
+      "Whether it states what it means in simpler ops: second derivatives are computed from that",
+      [](const Op& op) { return static_cast<bool>(op.spec().definition); });
+  getter(op_class, "gradient_order",
+         "How often it can be differentiated: 'any order', or 'none' where no gradient flows",
+         [](const Op& op) {
+           const OpSpec& spec = op.spec();
+           const bool has = spec.differentiable && (spec.backward || spec.definition);
+           return std::string(has ? "any order" : "none");
+         });
   op_class
       .def_property_readonly("differentiable",
                              [](const Op& op) { return op.spec().differentiable; })

@@ -70,15 +70,18 @@ class Function:
         ctx._saved = tuple(plain[saved[id(x)]] if id(x) in saved else x for x in ctx._saved)
         ctx._outputs = {id(x): n for n, x in enumerate(plain)}
 
+        # Nor may backward keep the outputs.
+        count, expected = len(outputs), len(args)
+
         def backward(*grads):
             it = iter(grads)
-            given = [next(it) if i in marked else None for i in range(len(outputs))]
+            given = [next(it) if i in marked else None for i in range(count)]
             returned = cls.backward(ctx, *given)
             returned = returned if isinstance(returned, (tuple, list)) else (returned,)
-            if len(returned) != len(args):
+            if len(returned) != expected:
                 raise ValueError(
                     f"{cls.__name__}: number of gradients that backward returned is "
-                    f"{len(returned)}, expected {len(args)}, one an argument of forward, or None"
+                    f"{len(returned)}, expected {expected}, one an argument of forward, or None"
                 )
             return [returned[i] for i in places]
 

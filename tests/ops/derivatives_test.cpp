@@ -46,7 +46,7 @@ TEST(Derivatives, GradComputesThoseOfResultsToo) {
   EXPECT_TRUE(w.grad());
   EXPECT_FALSE(x.grad());
   EXPECT_EQ(error_of([&] { grad({y}, {x}); }),
-            "square: backward ran before and freed the saved tensors, expected one backward; "
+            "sum: backward ran before and freed the saved tensors, expected one backward; "
             "retain_graph keeps them");
 }
 

@@ -39,6 +39,17 @@ def test_gradients(part):
     check([n for n in RIGHT[part::PARTS] if n not in NO_GRADIENT], samples=3, grad=True)
 
 
+@pytest.mark.parametrize("mesh", [(), (4,), (2, 2)])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_second_gradients(part, mesh):
+    found = opinfo.verdicts(
+        "^(" + "|".join(map(re.escape, RIGHT[part::PARTS])) + ")$",
+        samples=1 if mesh else 3, mesh=mesh, grad="second",
+    )  # fmt: skip
+    wrong = {n: v for n, v in found.items() if v[0] != "right" and n not in NO_GRADIENT}
+    assert wrong == {}
+
+
 @pytest.mark.parametrize("mesh", [(4,), (2, 2)])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_layouts(part, mesh):
