@@ -3334,6 +3334,16 @@ class Op:
     def differentiable(self) -> builtins.bool:
         ...
     @property
+    def gradient_order(self) -> str:
+        """
+        How often it can be differentiated: 'any order', or 'none' where no gradient flows
+        """
+    @property
+    def has_definition(self) -> builtins.bool:
+        """
+        Whether it states what it means in simpler ops: second derivatives are computed from that
+        """
+    @property
     def linear(self) -> list[list[int]]:
         """
         Sets of operands in which it is jointly linear: Partial passes there

@@ -458,7 +458,7 @@ TEST(Messages, OfBackward) {
       {[&] { backward({kNone}, {gradient}); }, "backward: no tensor is given, expected one"},
       {[&] { backward({through(plain)}, {gradient}); },
        "plain: it has no backward, expected one where a gradient is wanted; differentiable = false "
-       "stops gradients"},
+       "stops gradients, and a definition states them"},
       {[&] { backward({through(greedy)}, {gradient}); },
        "greedy: gradient reads operand 0, expected one that the op saves"},
       {[&] { backward({recorded([](const Tensors&) { return Tensors(); })}, {gradient}); },
