@@ -97,7 +97,7 @@ static Tensor elements_up_to(const Tensor& x, const Attributes& attributes, doub
   return masked_fill(row, from_end ? less(j, i) : greater(j, i), identity);
 }
 
-/// Each product of its own factors: with gradients of any order at zeros too.
+/// Multiplies the factors of each product apart: gradients of any order are right at zeros too.
 static Tensors products_of_factors(std::span<const Tensor> given, const Attributes& attributes) {
   const auto dim = static_cast<int>(attributes.structure[0]);
   return {transpose(prod(elements_up_to(given[0], attributes, 1), {-1}), dim, -1)};

@@ -10,8 +10,6 @@
 
 namespace weft {
 
-static constexpr GradOptions kGraph{.create_graph = true, .allow_unused = true};
-
 /// The inputs as leaves, or as themselves where the result is to be differentiated by them too.
 static Tensors as_leaves(const char* what, const Tensors& inputs, bool create_graph) {
   Tensors leaves;
