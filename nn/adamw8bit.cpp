@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/adamw8bit.h"
-
 #include "nn/grouped_optimizer.h"
 #include "weft/error.h"
 #include "weft/extend/adamw8.h"
@@ -8,18 +6,9 @@
 #include "weft/extend/pattern.h"
 #include "weft/extend/views.h"
 #include "weft/ops.h"
+#include "weft/optimizers.h"
 
 namespace weft {
-
-void check_all(const std::vector<AdamW8bitOptions>& all) {
-  for (const AdamW8bitOptions& options : all) check_adam("adamw8bit", options);
-}
-
-std::vector<Hyperparameter> hyperparameters(AdamW8bitOptions& options) {
-  return adam_numbers(options);
-}
-
-template class GroupedOptimizer<AdamW8bit, AdamW8bitOptions>;
 
 bool AdamW8bit::has_8_bits(size_t parameter) const {
   const Parameter& own = *parameters()[parameter].parameter;
@@ -65,22 +54,6 @@ std::optional<Optimizer::StateSpec> AdamW8bit::state_spec(size_t parameter, size
   if (moment < 2) return StateSpec{value.shape(), u8, value.sharding()};
   return StateSpec{scales_shape(value.shape(), false), f32,
                    scales_layout(value.sharding(), value.ndim(), false, Replicate())};
-}
-
-AdamWStep AdamW8bit::numbers_of(size_t parameter, int64_t step) const {
-  const AdamW8bitOptions& options = options_[group_of(parameter)];
-  return {.learning_rate = learning_rate(group_of(parameter)),
-          .beta1 = options.beta1,
-          .beta2 = options.beta2,
-          .eps = options.eps,
-          .weight_decay = decays_[parameter] ? options.weight_decay : 0,
-          .step = step};
-}
-
-/// The step of parameters with moments of f32.
-void AdamW8bit::update(const Update& update) {
-  adamw_(update.value, update.state[0], update.state[1], update.gradient, update.gradient_scale,
-         numbers_of(update.parameter, update.step));
 }
 
 void AdamW8bit::update_all(std::span<const Update> updates) {

@@ -14,9 +14,6 @@
 
 namespace weft {
 
-struct AdamOptions;
-struct AdamW8bitOptions;
-struct LionOptions;
 struct MuonOptions;
 
 /// Checks the options of all groups of an optimizer.
@@ -48,7 +45,7 @@ template <class Options> std::vector<Hyperparameter> adam_numbers(Options& optio
           {"weight_decay", &options.weight_decay}};
 }
 
-template <class Options> void check_adam(const char* what, const Options& o) {
+template <class Options> void check_adam(std::string_view what, const Options& o) {
   if (!(o.beta1 >= 0 && o.beta1 < 1 && o.beta2 >= 0 && o.beta2 < 1)) {
     fail(what, ": betas are ", o.beta1, " and ", o.beta2, ", expected both in [0, 1)");
   }
@@ -56,6 +53,12 @@ template <class Options> void check_adam(const char* what, const Options& o) {
     fail(what, ": learning rate, eps and weight decay are ", o.learning_rate, ", ", o.eps, " and ",
          o.weight_decay, ", expected each at least 0");
   }
+}
+
+inline void check_moments(std::string_view what, DType moments, bool is_f32 = false) {
+  if (is_f32 ? moments == f32 : is_floating(moments) && !is_float8(moments)) return;
+  fail(what, ": dtype of moments is ", moments, ", expected ",
+       is_f32 ? "f32" : "f32, bf16, f16 or f64");
 }
 
 /// Finds `hyperparameters` of options that are declared later.

@@ -4,10 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "weft/adam.h"
-#include "weft/adamw8bit.h"
 #include "weft/error.h"
-#include "weft/lion.h"
 #include "weft/muon.h"
 
 namespace weft {

@@ -21,6 +21,19 @@ std::optional<Optimizer::StateSpec> Optimizer::state_spec(size_t parameter, size
   return StateSpec{value.shape(), state_dtype(value, moment_dtype()), value.sharding()};
 }
 
+int64_t Optimizer::state_bytes() const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    for (size_t moment = 0; moment < moments().size(); ++moment) {
+      const auto spec = state_spec(i, moment);
+      if (!spec) continue;
+      bytes += empty(spec->shape, {spec->dtype, meta, spec->sharding}).box().shape.product() *
+               static_cast<int64_t>(size_of(spec->dtype));
+    }
+  }
+  return bytes;
+}
+
 /// Makes a moment, as zeros, of the parameters from number `first` on.
 ParameterState Optimizer::new_moment(size_t first, size_t moment, const std::string& what) {
   std::vector<NamedParameter> usual;

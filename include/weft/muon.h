@@ -53,6 +53,7 @@ class WEFT_API Muon final : public GroupedOptimizer<Muon, MuonOptions> {
   /// `iterates_in` must be equal in all groups. std::invalid_argument for a parameter that is said
   /// to be a matrix and has another number of dims than 2.
   explicit Muon(std::vector<ParameterGroup<MuonOptions>> groups, MuonOptions defaults = {});
+  std::string_view name() const override { return "muon"; }
   std::vector<std::string> moments() const override { return {"m", "v"}; }
   void add_group(ParameterGroup<MuonOptions> group);
   bool is_matrix(size_t parameter) const { return matrices_[parameter]; }

@@ -75,6 +75,13 @@ class WEFT_API Optimizer : NotCopied {
   /// own, of equal shape and layout. std::invalid_argument for an optimizer that cannot be copied.
   virtual std::unique_ptr<Optimizer> copy_for(const std::vector<ParameterPtr>& parameters);
 
+  /// The name by which `optimizer_named` makes it; empty for a custom one.
+  virtual std::string_view name() const { return {}; }
+  /// Returns whether weight decay applies to a parameter.
+  virtual bool decays(size_t) const { return true; }
+  /// Bytes of this rank's part of the state, whose parameters need no memory.
+  int64_t state_bytes() const;
+
   /// The trainable parameters among those given.
   const std::vector<NamedParameter>& parameters() const { return parameters_; }
   /// State of a parameter, in the parameter's layout unless its class states another: tensors named

@@ -5,9 +5,6 @@
 #include <variant>
 
 #include "python/bindings/optimizers.h"
-#include "weft/adam.h"
-#include "weft/adamw8bit.h"
-#include "weft/lion.h"
 #include "weft/muon.h"
 #include "weft/ops/updates.h"
 
@@ -17,30 +14,42 @@ static Tier offload_in(const std::variant<bool, std::string>& given) {
   return tier_from("optimizer: offload", given);
 }
 
+/// Binds a variant of Adam, which may have further options.
+template <class Kind, AdamKind kKind, class... More>
+static void bind_adam(py::module_& m, const char* name, const char* doc, const More&... more) {
+  using O = AdamKindOptions<kKind>;
+  bind_optimizer<Kind, O>(
+      m, name, doc, option("lr", &O::learning_rate), betas_of<O>(), option("eps", &O::eps),
+      option("weight_decay", &O::weight_decay), py::kw_only(),
+      converted("decays"_a = py::none(), &O::decays, function_of_parameter<bool>), more...);
+}
+
 static void bind_usual_kinds(py::module_& m) {
-  using A = AdamWOptions;
-  using B = AdamOptions;
   using I = LionOptions;
   using S = SGDOptions;
-  using L = LambOptions;
   const py::arg_v decays = "decays"_a = py::none(), offload = "offload"_a = false;
-  bind_optimizer<AdamW, A>(
+  bind_adam<AdamW, AdamKind::adamw>(
       m, "AdamW", "Adam with decoupled weight decay (Loshchilov and Hutter, 2019)",
-      option("lr", &A::learning_rate), betas_of<A>(), option("eps", &A::eps),
-      option("weight_decay", &A::weight_decay), py::kw_only(),
-      converted(decays, &A::decays, function_of_parameter<bool>), option("moments", &A::moments),
-      converted(offload, &A::offload, offload_in),
+      option("moments", &AdamWOptions::moments),
+      converted(offload, &AdamWOptions::offload, offload_in),
       "parameters: a module, its named_parameters() or parameters(), or a list of groups, dicts "
       "with \"params\" and the options that differ from those given here. decays(name, parameter) "
       "returns whether weight decay applies (to all unless given). moments: the dtype of m and v. "
       "offload: True keeps them in pinned memory of the host, \"disk:DIR\" in files without a name "
       "in DIR");
-  bind_optimizer<Adam, B>(
+  bind_adam<Adam, AdamKind::adam>(
       m, "Adam", "Adam (Kingma and Ba, 2015), whose weight decay is part of the gradient",
-      option("lr", &B::learning_rate), betas_of<B>(), option("eps", &B::eps),
-      option("weight_decay", &B::weight_decay), py::kw_only(),
-      converted(decays, &B::decays, function_of_parameter<bool>), option("moments", &B::moments),
-      converted(offload, &B::offload, offload_in), "The arguments are those of AdamW");
+      option("moments", &AdamOptions::moments),
+      converted(offload, &AdamOptions::offload, offload_in), "The arguments are those of AdamW");
+  bind_adam<AdamW8bit, AdamKind::adamw8bit>(
+      m, "AdamW8bit",
+      "AdamW whose moments have 8 bits an element and a scale for 128 elements of a row; their "
+      "bits do not depend on the layout",
+      option("least_elements", &AdamW8bitOptions::least_elements),
+      "The arguments are those of AdamW. least_elements: smaller parameters, and vectors, have "
+      "moments of float32");
+  bind_adam<Lamb, AdamKind::lamb>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
+                                  converted(offload, &LambOptions::offload, offload_in));
   bind_optimizer<Lion, I>(
       m, "Lion", "Evolved sign momentum (Chen et al., 2023): steps by signs, one moment",
       option("lr", &I::learning_rate), betas_of<I>(), option("weight_decay", &I::weight_decay),
@@ -52,11 +61,6 @@ static void bind_usual_kinds(py::module_& m) {
                          option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
                          py::kw_only(), converted(decays, &S::decays, function_of_parameter<bool>),
                          converted(offload, &S::offload, offload_in));
-  bind_optimizer<Lamb, L>(m, "Lamb", "Layer-wise adapted Adam (You et al., 2020)",
-                          option("lr", &L::learning_rate), betas_of<L>(), option("eps", &L::eps),
-                          option("weight_decay", &L::weight_decay), py::kw_only(),
-                          converted(decays, &L::decays, function_of_parameter<bool>),
-                          converted(offload, &L::offload, offload_in));
 }
 
 static void bind_muon(py::module_& m) {
@@ -83,17 +87,6 @@ static void bind_muon(py::module_& m) {
       "rates of AdamW fit, or 'spectral_unclamped'. ns_dtype: of the iteration and of what travels "
       "for it. is_matrix(name, parameter): False for those of 2 dims that AdamW updates with betas "
       "and adam_eps (embeddings and heads, by their names, unless given)");
-  bind_optimizer<AdamW8bit, AdamW8bitOptions>(
-      m, "AdamW8bit",
-      "AdamW whose moments have 8 bits an element and a scale for 128 elements of a row; their "
-      "bits do not depend on the layout",
-      option("lr", &AdamW8bitOptions::learning_rate), betas_of<AdamW8bitOptions>(),
-      option("eps", &AdamW8bitOptions::eps),
-      option("weight_decay", &AdamW8bitOptions::weight_decay), py::kw_only(),
-      converted(decays, &AdamW8bitOptions::decays, function_of_parameter<bool>),
-      option("least_elements", &AdamW8bitOptions::least_elements),
-      "The arguments are those of AdamW. least_elements: smaller parameters, and vectors, have "
-      "moments of float32");
   m.def("newton_schulz", &newton_schulz, Released(), "m"_a, "steps"_a = 5,
         "coefficients"_a = M().coefficients, "eps"_a = 1e-7,
         "Orthogonalizes a matrix of one rank as a step of Muon does");

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "weft/lion.h"
 
 #include <gtest/gtest.h>
 

@@ -34,6 +34,11 @@ TEST(OptimizerNamed, MakesEachKind) {
     give_gradient(p, 1);
     optimizer->step();
     EXPECT_NE(values_of(p), before) << name;
+    EXPECT_EQ(optimizer->name(), name);
+    int64_t bytes = 0;
+    for (const Tensor& one : optimizer->state(0))
+      bytes += one.numel() * static_cast<int64_t>(size_of(one.dtype()));
+    EXPECT_EQ(optimizer->state_bytes(), bytes) << name;
     const auto q = named_values("q", {4, 3}, 1);
     EXPECT_EQ(optimizer->copy_for({q.parameter})->steps(0), 1);
   }

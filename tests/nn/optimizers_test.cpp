@@ -116,7 +116,7 @@ TEST(Optimizers, AdamWKeepsItsMomentsInBf16) {
   }
   EXPECT_EQ(optimizer.state(0)[0].to_vector<float>(), m);
   EXPECT_EQ(error_of([&] { AdamW({p}, {.moments = i32}); }),
-            "adamw: dtype of moments is i32, expected a floating one");
+            "adamw: dtype of moments is i32, expected f32, bf16, f16 or f64");
 }
 
 // Values of torch.optim.SGD(lr=0.05, momentum=0.9, weight_decay=0.1).

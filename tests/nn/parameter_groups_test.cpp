@@ -5,7 +5,6 @@
 
 #include "tests/nn/plain_steps.h"
 #include "tests/support/scratch.h"
-#include "weft/adam.h"
 
 namespace weft {
 namespace {
