@@ -332,9 +332,15 @@ class DcpReader {
     for (const auto& [number, group] : groups) {
       std::map<std::string, int64_t> options = group.options;
       const auto decoupled = options.extract("decoupled_weight_decay");
-      if (decoupled && decoupled.mapped() == 0 && options["weight_decay"] != 0) {
-        fail("checkpoint: ", name_, ": ", part, ".param_groups.", number,
-             " adds weight decay to the gradients, expected decoupled weight decay (AdamW)");
+      // Both kinds compute the same without weight decay.
+      if (decoupled && options["weight_decay"] != 0) {
+        const bool is_adamw = decoupled.mapped() != 0;
+        auto& numbers = source_.contents.numbers;
+        if (numbers.contains(concat(part, is_adamw ? "/kind.adam" : "/kind.adamw"))) {
+          fail("checkpoint: ", name_, ": ", part, ".param_groups.", number, " is of ",
+               is_adamw ? "AdamW" : "Adam", ", expected one kind in all groups");
+        }
+        numbers[concat(part, is_adamw ? "/kind.adamw" : "/kind.adam")] = 1;
       }
       // PyTorch's SGD does not count its steps; weft's need not either, but for the first.
       for (const std::string& parameter : group.parameters) {

@@ -11,6 +11,7 @@
 #include "checkpoint/blocks.h"
 #include "checkpoint/dcp.h"
 #include "checkpoint/file_writer.h"
+#include "checkpoint/optimizer_keys.h"
 #include "checkpoint/pickle_writer.h"
 #include "checkpoint/source.h"
 #include "checkpoint/torch_file.h"
@@ -127,6 +128,7 @@ class DcpWriter {
 
   /// Returns the text of `.metadata`.
   std::string run() {
+    for (const auto& [part, parameters] : optimizers_) check_kind(part);
     for (const auto& [key, entry] : source_.contents.tensors) add_tensor(key, entry);
     for (const auto& [part, parameters] : optimizers_) add_optimizer(part, parameters);
     for (const auto& [key, number] : source_.contents.numbers) {
@@ -262,6 +264,13 @@ class DcpWriter {
     }
   }
 
+  void check_kind(const std::string& part) const {
+    const std::string kind = saved_kind(source_.contents.numbers, part + '/');
+    if (kind.empty() || kind == "adam" || kind == "adamw" || kind == "sgd") return;
+    fail("export: ", source_.path, ": ", in_quotes(part), " is of ", kind,
+         ", expected adam, adamw or sgd, which PyTorch has too");
+  }
+
   double option(const std::string& key, double otherwise) const {
     const auto found = source_.contents.numbers.find(key);
     return found == source_.contents.numbers.end() ? otherwise
@@ -270,6 +279,8 @@ class DcpWriter {
 
   void add_optimizer(const std::string& part, const std::vector<std::string>& parameters) {
     std::vector<OptimizerGroup> groups;
+    const auto& numbers = source_.contents.numbers;
+    const std::string kind = saved_kind(numbers, part + '/');
     for (const std::string& parameter : parameters) {
       const auto steps =
           static_cast<float>(source_.contents.numbers.at(concat(part, '/', parameter, ".steps")));
@@ -282,14 +293,16 @@ class DcpWriter {
         if (!source_.contents.numbers.contains(key)) continue;
         options[weft] = option(concat(part, '/', parameter, '.', weft), option(key, 0));
       }
+      if (numbers.contains(concat(part, '/', parameter, ".decays"))) options["weight_decay"] = 0;
       auto group = std::ranges::find(groups, options, &OptimizerGroup::options);
       if (group == groups.end()) group = groups.insert(group, OptimizerGroup{options, {}});
       group->parameters.push_back(pickled::text(parameter));
     }
-    for (size_t i = 0; i < groups.size(); ++i) add_group(part, i, groups[i]);
+    for (size_t i = 0; i < groups.size(); ++i) add_group(part, i, groups[i], kind != "adam");
   }
 
-  void add_group(const std::string& part, size_t index, const OptimizerGroup& group) {
+  void add_group(const std::string& part, size_t index, const OptimizerGroup& group,
+                 bool is_decoupled) {
     const auto add = [&](const std::string& name, const std::string& value) {
       add_value({part, "param_groups", concat(index), name}, value,
                 {pickled::text(part), pickled::text("param_groups"),
@@ -306,7 +319,7 @@ class DcpWriter {
       add("betas", pickled::tuple({pickled::real(group.options.at("beta1")),
                                    pickled::real(group.options.at("beta2"))}));
       for (const char* off : {"amsgrad", "capturable"}) add(off, pickled::boolean(false));
-      add("decoupled_weight_decay", pickled::boolean(true));
+      add("decoupled_weight_decay", pickled::boolean(is_decoupled));
     } else {
       add("dampening", pickled::number(0));
     }

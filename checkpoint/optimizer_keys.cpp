@@ -63,7 +63,29 @@ static std::map<std::string, int64_t> options_of(Optimizer& optimizer, size_t pa
   return options;
 }
 
+// "kind.adamw" names the rule of the steps, and "<parameter>.decays", 0, a parameter without weight
+// decay. Both are missing in checkpoints of older versions.
+static constexpr std::string_view kKind = "kind.", kDecays = ".decays";
+static constexpr std::string_view kWeightDecay = "weight_decay";
+
+std::string saved_kind(const std::map<std::string, int64_t>& numbers, const std::string& prefix) {
+  const auto found = numbers.lower_bound(concat(prefix, kKind));
+  if (found == numbers.end() || !found->first.starts_with(concat(prefix, kKind))) return {};
+  return found->first.substr(prefix.size() + kKind.size());
+}
+
+void OptimizerKeys::check_kind() const {
+  const std::string kind = saved_kind(saved_, "");
+  if (kind.empty() || optimizer_.name().empty() || kind == optimizer_.name()) return;
+  fail("load_state_dict: the state is of ", kind, ", expected ", optimizer_.name(),
+       ", the optimizer's; load_common_keys takes what both have");
+}
+
 void OptimizerKeys::add_options(Numbers& numbers) const {
+  if (!optimizer_.name().empty()) numbers.emplace(concat(kKind, optimizer_.name()), 1);
+  for (size_t i = 0; i < names_.size(); ++i) {
+    if (!optimizer_.decays(i)) numbers.emplace(concat(names_[i], kDecays), 0);
+  }
   Numbers first = options_of(optimizer_, 0);
   // Notes have no default: other groups may lack them.
   for (const std::string& note : Optimizer::note_names()) first.erase(note);
@@ -111,11 +133,24 @@ static std::vector<std::string> known_options(Optimizer& optimizer) {
 }
 
 void OptimizerKeys::add_saved_options(Numbers& numbers) const {
-  std::vector<size_t> firsts(optimizer_.groups(), names_.size());
-  for (size_t i = names_.size(); i-- > 0;) firsts[optimizer_.group_of(i)] = i;
+  const std::string kind = saved_kind(saved_, "");
+  if (!kind.empty()) numbers.emplace(concat(kKind, kind), 1);
+  // The first of each group, and the first that decays.
+  const size_t none = names_.size();
+  std::vector<size_t> firsts(optimizer_.groups(), none), decaying = firsts;
+  for (size_t i = names_.size(); i-- > 0;) {
+    firsts[optimizer_.group_of(i)] = i;
+    if (optimizer_.decays(i)) decaying[optimizer_.group_of(i)] = i;
+    if (saved_.contains(concat(names_[i], kDecays))) {
+      numbers.emplace(concat(names_[i], kDecays), 0);
+    }
+  }
   for (const std::string& option : known_options(optimizer_)) {
     for (size_t i = 0; i < names_.size(); ++i) {
-      const size_t first = firsts[optimizer_.group_of(i)];
+      size_t first = firsts[optimizer_.group_of(i)];
+      // A parameter without decay may have been saved in a group whose decay is 0.
+      if (option == kWeightDecay)
+        first = optimizer_.decays(i) ? decaying[optimizer_.group_of(i)] : i;
       const auto [key, bits] = saved_option(i, key_of(option));
       const auto [other_key, other] = saved_option(first, key_of(option));
       if (key.empty() != other_key.empty() || bits != other) {
@@ -159,7 +194,7 @@ void OptimizerKeys::take(const Numbers& saved) const {
     if (steps != saved.end()) optimizer_.set_steps(i, steps->second);
     for (const std::string& option : known_options(optimizer_)) {
       const auto [key, bits] = saved_option(i, key_of(option));
-      if (key.empty()) continue;
+      if (key.empty() || (option == kWeightDecay && !optimizer_.decays(i))) continue;
       optimizer_.set(optimizer_.group_of(i), option, std::bit_cast<double>(bits));
     }
   }

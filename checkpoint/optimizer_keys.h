@@ -19,6 +19,10 @@ ParameterNames names_of(const Optimizer& optimizer);
 ParameterNames names_in(const std::map<std::string, const Module*>& modules,
                         const Optimizer& optimizer);
 
+/// The name of the optimizer whose state has these numbers, behind a prefix; empty where older
+/// versions or custom optimizers saved none.
+std::string saved_kind(const std::map<std::string, int64_t>& numbers, const std::string& prefix);
+
 /// The keys of an optimizer's state. Checkpoints of different versions, and of optimizers with
 /// different groups, have different ones.
 class OptimizerKeys {
@@ -33,6 +37,8 @@ class OptimizerKeys {
   /// when two parameters have one name, and when parameters of one group were saved with different
   /// options.
   StateDict state() const;
+  /// std::invalid_argument when the saved numbers are of another kind of optimizer.
+  void check_kind() const;
   /// Sets the steps and options.
   void take(const Numbers& saved) const;
 

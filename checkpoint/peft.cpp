@@ -223,8 +223,8 @@ void save_peft(Module& model, const std::string& directory, const PeftOptions& o
     tensors.emplace_back(name, gathered(value));
   });
   const Sharding sharding = value_of(*adapted[0].a).sharding();
-  if (!sharding) return write_peft(directory, config, tensors);
-  const Communicator& ranks = sharding.mesh().root().communicator();
+  if (!sharding && !options.world) return write_peft(directory, config, tensors);
+  const Communicator& ranks = sharding ? sharding.mesh().root().communicator() : *options.world;
   std::string mistake;  // of the first rank, which alone looks and writes
   try {
     if (ranks.rank() == 0) write_peft(directory, config, tensors);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <ostream>
 
 #include "checkpoint/optimizer_keys.h"
 #include "checkpoint/source.h"
@@ -28,6 +29,21 @@ void check_tied(const std::string& what, const std::string& name, const Tensor& 
   if (same.full_tensor().to_vector<double>()[0] != 0) return;
   fail(what, ": tensors ", in_quotes(name), " and ", in_quotes(other_name),
        " differ, expected equal ones; they are one tied parameter of the model");
+}
+
+std::ostream& operator<<(std::ostream& out, const StateDict& state) {
+  int64_t bytes = 0;
+  for (const auto& [name, tensor] : state.tensors) {
+    bytes += tensor.numel() * static_cast<int64_t>(size_of(tensor.dtype()));
+  }
+  const auto counted = [&](size_t count, const char* what) {
+    out << count << ' ' << what << (count == 1 ? "" : "s");
+  };
+  counted(state.tensors.size(), "tensor");
+  if (bytes > 0) out << " of " << bytes << " bytes";
+  out << ", ";
+  counted(state.numbers.size(), "number");
+  return out;
 }
 
 StateDict state_dict(const Module& module) {
@@ -140,6 +156,7 @@ static SkippedKeys loaded(Module& module, const StateDict& from, bool needs_all)
 
 static SkippedKeys loaded(Optimizer& optimizer, const StateDict& from, bool needs_all) {
   const OptimizerKeys keys(optimizer, {names_of(optimizer)}, from.numbers);
+  if (needs_all) keys.check_kind();
   SkippedKeys skipped = loaded(keys.state(), from, needs_all);
   keys.take(from.numbers);
   return skipped;
@@ -247,6 +264,7 @@ StateDict TrainingState::state_dict_with(const std::map<std::string, int64_t>& n
   for (const auto& [name, part] : parts_) {
     const auto saved = own_numbers(name, numbers);
     const auto optimizer = optimizers_.find(name);
+    if (optimizer != optimizers_.end()) keys_of(*optimizer->second, saved).check_kind();
     StateDict own =
         optimizer == optimizers_.end() ? part.give() : keys_of(*optimizer->second, saved).state();
     if (part.takes_any_numbers && &numbers != &no_checkpoint) own.numbers = saved;
@@ -258,6 +276,23 @@ StateDict TrainingState::state_dict_with(const std::map<std::string, int64_t>& n
     }
   }
   return all;
+}
+
+std::ostream& operator<<(std::ostream& out, const TrainingState& state) {
+  out << "training state";
+  for (const auto& [name, part] : state.parts_) {
+    const auto optimizer = state.optimizers_.find(name);
+    const bool is_optimizer = optimizer != state.optimizers_.end();
+    out << "\n  " << name << ": ";
+    if (is_optimizer) {
+      const Optimizer& own = *optimizer->second;
+      out << (own.name().empty() ? "an optimizer" : own.name()) << " of " << own.parameters().size()
+          << " parameters, " << own.state_bytes() << " bytes of state on this rank";
+    } else {
+      out << part.give();
+    }
+  }
+  return out;
 }
 
 void TrainingState::take_numbers(const std::map<std::string, int64_t>& numbers) const {

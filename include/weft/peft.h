@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "weft/adapters.h"
+#include "weft/communicator.h"
 #include "weft/export.h"
 #include "weft/state_dict.h"
 
@@ -18,12 +20,14 @@ struct PeftOptions {
   /// The directory or the hub's name of the model that the adapters belong to; empty: null.
   std::string base_model = {};
   std::string task = "CAUSAL_LM";
+  /// The ranks that call `save_peft` for a model that is not sharded; the first one writes.
+  std::optional<Communicator> world = {};
 };
 
 /// Writes the adapters of `model` to `directory`, which is made. Gathers each adapter: all ranks of
-/// a sharded model call it, and the first rank of the mesh writes. std::invalid_argument, before
-/// anything is written, when the model has no adapters, a module is only a part of a module of
-/// Hugging Face's model (a fused projection), or the directory has an adapter already.
+/// a sharded model, or of `world`, call it, and the first rank writes. std::invalid_argument,
+/// before anything is written, when the model has no adapters, a module is only a part of a module
+/// of Hugging Face's model (a fused projection), or the directory has an adapter already.
 WEFT_API void save_peft(Module& model, const std::string& directory,
                         const PeftOptions& options = {});
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,6 +26,9 @@ struct StateDict {
   std::map<std::string, Tensor> tensors;
   std::map<std::string, int64_t> numbers;
 };
+
+/// "12 tensors, 1.2 MB, 3 numbers".
+WEFT_API std::ostream& operator<<(std::ostream& out, const StateDict& state);
 
 /// Every parameter by its first name, as it is at rest, and every persistent buffer. No traffic.
 /// std::invalid_argument when one has no memory yet.
@@ -107,6 +111,8 @@ class WEFT_API TrainingState {
   StateDict state_dict_with(const std::map<std::string, int64_t>& numbers) const;
   /// Gives each part its numbers; strict both ways, except for parts that take any.
   void take_numbers(const std::map<std::string, int64_t>& numbers) const;
+  /// Each part, with what it holds.
+  WEFT_API friend std::ostream& operator<<(std::ostream& out, const TrainingState& state);
 
  private:
   OptimizerKeys keys_of(Optimizer& optimizer, const std::map<std::string, int64_t>& saved) const;

@@ -35,13 +35,21 @@ void bind_adapters(py::module_& m) {
   def(m, "adapter_state_dict(model)",
       "The parameters of the adapters by their names in the model; its tensors alias. No traffic",
       &adapter_state_dict);
-  def(m, "save_peft(model, directory, *, base_model='', task='CAUSAL_LM')",
+  def(m, "save_peft(model, directory, *, base_model='', task='CAUSAL_LM', world=None)",
       "Writes the adapters as adapter_model.safetensors and adapter_config.json of the PEFT "
-      "library. All ranks of a sharded model call it, and the first one writes. base_model: the "
-      "directory or the hub's name of the model that they belong to",
+      "library. All ranks of a sharded model, or of `world`, call it, and the first one writes. "
+      "base_model: the directory or the hub's name of the model that they belong to",
       [](Module& model, const std::string& directory, const std::string& base_model,
-         const std::string& task) {
-        save_peft(model, directory, {base_model, task});
+         const std::string& task, const std::optional<Communicator>& world) {
+        save_peft(model, directory, {base_model, task, world});
+      });
+  def(m, "peft_options(model, directory)",
+      "The options of the adapters in such files, as add_adapters takes them before a model is "
+      "sharded: rank, alpha, dropout, rslora and targets, which are paths in the model",
+      [](const Module& model, const std::string& directory) {
+        const AdapterOptions o = peft_options(model, directory);
+        return py::dict("rank"_a = o.rank, "alpha"_a = o.alpha, "dropout"_a = o.dropout,
+                        "rslora"_a = o.rslora, "targets"_a = o.targets);
       });
   def(m, "load_peft(model, directory)",
       "Fills the adapters from such files; a model without adapters gets those of the files. "

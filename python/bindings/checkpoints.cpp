@@ -38,6 +38,17 @@ static void bind_training_state(py::module_& m) {
            py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add", py::overload_cast<const std::string&, const Tensor&>(&TrainingState::add),
            "name"_a, "part"_a);
+  training_state_class
+      .def(
+          "add",
+          [](TrainingState& self, const std::string& name, const py::object& part) {
+            py::module_::import("weft.training").attr("_add_stateful")(self, name, part);
+          },
+          "name"_a, "part"_a,
+          "Also a GradScaler, a scheduler of lr_scheduler, or any object with state_dict() and "
+          "load_state_dict() of numbers, texts, lists and dicts, equal on all ranks")
+      .def(
+          "__repr__", [](const TrainingState& self) { return concat(self); }, Released());
   def(training_state_class, "add_random(name='random')", "The state of this rank's random numbers",
       [](TrainingState& self, const std::string& name) {
         // That of the calling rank: this object may outlive the rank that made it.
@@ -73,7 +84,8 @@ static void bind_state_dicts(py::module_& m) {
            }),
            "tensors"_a = std::map<std::string, Tensor>{}, "numbers"_a = WholeNumbers{})
       .def_readonly("tensors", &StateDict::tensors)
-      .def_readwrite("numbers", &StateDict::numbers);
+      .def_readwrite("numbers", &StateDict::numbers)
+      .def("__repr__", [](const StateDict& self) { return concat("StateDict(", self, ')'); });
   py::class_<SkippedKeys>(m, "SkippedKeys", "Keys that were not loaded")
       .def_readonly("missing", &SkippedKeys::missing, "The receiver has them, the dict does not")
       .def_readonly("unexpected", &SkippedKeys::unexpected,

@@ -1,7 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training runs that continue in the `weft` program, and runs of the program that continue here."""
 
-from weft import _weft
+import json
+from collections import Counter
+
+from weft import _arguments, _weft
+
+
+def _like(before, value):
+    """The value with the types that JSON lacks, as the object has them now."""
+    if isinstance(before, Counter):
+        return Counter({int(key): count for key, count in value.items()})
+    if isinstance(before, dict) and isinstance(value, dict):
+        return {key: _like(before.get(key), item) for key, item in value.items()}
+    if isinstance(before, (list, tuple)) and isinstance(value, list):
+        items = [*before, *[None] * (len(value) - len(before))]
+        return type(before)(_like(old, item) for old, item in zip(items, value))
+    return value
+
+
+def _add_stateful(state, name, part):
+    """TrainingState.add of an object with state_dict() and load_state_dict(): its state is saved as
+    the bytes of a JSON text, eight a number."""
+    if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
+        raise TypeError(
+            f"training state: part {name!r} is {_arguments.described(part)}, expected a module, an "
+            "optimizer, a tensor or an object with state_dict() and load_state_dict()"
+        )
+
+    def refuse(value):
+        raise TypeError(
+            f"training state: part {name!r} has {_arguments.described(value)}, expected numbers, "
+            "texts, lists and dicts"
+        )
+
+    def give():
+        data = json.dumps(part.state_dict(), default=refuse).encode()
+        words = [data[at : at + 8].ljust(8, b" ") for at in range(0, len(data), 8)]
+        return {str(i): int.from_bytes(word, "little", signed=True) for i, word in enumerate(words)}
+
+    def take(numbers):
+        if not numbers:
+            raise ValueError(f"load: part {name!r} is missing in the checkpoint, expected it")
+        words = [numbers[str(i)].to_bytes(8, "little", signed=True) for i in range(len(numbers))]
+        part.load_state_dict(_like(part.state_dict(), json.loads(b"".join(words))))
+
+    give()
+    state.add_numbers(name, give, take, takes_any=True)
 
 
 class LlamaRun:

@@ -67,6 +67,57 @@ def test_training_goes_on_as_in_pytorch(name, axes):
         assert losses == pytest.approx(expected, rel=1e-5)
 
 
+def is_matrix(name, parameter):
+    del name
+    return parameter.ndim > 1
+
+
+def adam_on(world, path, optimizer=weft.optim.Adam, decays=is_matrix):
+    """The losses of five steps of an optimizer that goes on from a checkpoint, which it saves."""
+    mesh = weft.DeviceMesh(world, {"a": world.size})
+    model, state = net(), weft.TrainingState()
+    for part in (model[0], model[2], model):
+        weft.fully_shard(part, mesh)
+    model.materialize()
+    own = optimizer(model.parameters(), lr=0.5, weight_decay=0.1, decays=decays)
+    state.add("model", model)
+    state.add("optimizer", own)
+    weft.load(str(path), state)
+    saved = weft.CheckpointSaver(world, str(path) + "-again").save(1, state)
+    x = weft.distribute(weft.arange(10.0).reshape((2, 5)) / 10, mesh, {})
+    losses = []
+    for _ in range(5):
+        loss = (model(x) ** 2).sum()
+        loss.backward()
+        own.step()
+        own.zero_grad()
+        losses.append(loss.full_tensor().item())
+    return losses, saved
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_adam_goes_on_with_decay_in_its_gradients(tmp_path, ranks):
+    shutil.copytree(REFERENCE / "adam", tmp_path / "adam")
+    expected = json.loads((REFERENCE / "adam.json").read_text())
+    for losses, _ in weft.run_ranks(ranks, lambda world: adam_on(world, tmp_path / "adam")):
+        assert losses == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_kind_and_the_decay_of_parameters_are_kept(tmp_path):
+    shutil.copytree(REFERENCE / "adam", tmp_path / "adam")
+    with pytest.raises(ValueError, match="state is of adam, expected adamw, the optimizer's"):
+        weft.run_ranks(1, lambda world: adam_on(world, tmp_path / "adam", weft.optim.AdamW))
+    # Saved by weft, exported and read again.
+    saved = weft.run_ranks(1, lambda world: adam_on(world, tmp_path / "adam"))[0][1]
+    with pytest.raises(ValueError, match="state is of adam, expected lamb, the optimizer's"):
+        weft.run_ranks(1, lambda world: adam_on(world, saved, weft.optim.Lamb))
+    weft.export_dcp(saved, str(tmp_path / "out"))
+    again = weft.run_ranks(1, lambda world: adam_on(world, tmp_path / "out"))[0][0]
+    assert again == pytest.approx(json.loads((REFERENCE / "adam.json").read_text()), rel=1e-5)
+    with pytest.raises(ValueError, match="option \"weight_decay\" of parameter \"0.bias\" is 0"):
+        weft.run_ranks(1, lambda world: adam_on(world, tmp_path / "out", decays=None))
+
+
 @pytest.fixture
 def copy(tmp_path):
     shutil.copytree(REFERENCE / "fsdp", tmp_path / "c")
@@ -152,6 +203,16 @@ def test_what_is_written_is_read_again(tmp_path):
         weft.export_dcp(str(REFERENCE / "fsdp"), str(tmp_path / "again"))
 
 
+class Written(weft.optim.Optimizer):
+    """An optimizer of a user."""
+
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1}, moments=["m"])
+
+    def update(self, value, gradient, state, step, options):
+        value -= options["lr"] * gradient
+
+
 def test_other_moments_and_dtypes_are_refused(tmp_path):
     def save(name, optimizer=None, tensor=None):
         state = weft.TrainingState()
@@ -169,13 +230,17 @@ def test_other_moments_and_dtypes_are_refused(tmp_path):
     with pytest.raises(ValueError, match="a tensor is f8_e4m3, expected a dtype that PyTorch's"):
         weft.export_dcp(path, str(tmp_path / "out"))
 
-    for optimizer in (weft.optim.Lion, weft.optim.Muon):
+    for optimizer in (weft.optim.Lion, weft.optim.Muon, weft.optim.Lamb, Written):
         parameter = weft.nn.Parameter(weft.ones(3, 4))
         own = optimizer([parameter])
         (parameter * parameter).sum().backward()
         own.step()
         path = save(optimizer.__name__, optimizer=own)
-        with pytest.raises(ValueError, match='0.m" is a moment without the ones that'):
+        kind = optimizer.__name__.lower()
+        words = f'"optimizer" is of {kind}, expected adam, adamw or'
+        if optimizer is Written:
+            words = '0.m" is a moment without the ones that'
+        with pytest.raises(ValueError, match=words):
             weft.export_dcp(path, str(tmp_path / "out"))
 
 
@@ -189,7 +254,7 @@ def test_pytorch_reads_what_weft_writes(tmp_path):
         set_optimizer_state_dict,
     )
 
-    for name in ("fsdp", "hsdp"):
+    for name in ("fsdp", "hsdp", "adam"):
         weft.export_dcp(str(REFERENCE / name), str(tmp_path / name))
         model = torch.nn.Sequential(
             torch.nn.Linear(5, 7), torch.nn.ReLU(), torch.nn.Linear(7, 3, bias=False)
@@ -197,6 +262,9 @@ def test_pytorch_reads_what_weft_writes(tmp_path):
         parameters = list(model.parameters())
         groups = [{"params": parameters[:1]}, {"params": parameters[1:]}]
         optimizer = torch.optim.AdamW(groups if name == "hsdp" else parameters, lr=0.3)
+        if name == "adam":
+            groups = [{"params": parameters[::2]}, {"params": parameters[1:2]}]
+            optimizer = torch.optim.Adam(groups, lr=0.3)
         state = {
             "model": get_model_state_dict(model),
             "optimizer": get_optimizer_state_dict(model, optimizer),

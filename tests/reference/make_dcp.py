@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Saves a small model and its AdamW by PyTorch's distributed checkpoint, and trains on.
+"""Saves a small model and its AdamW or Adam by PyTorch's distributed checkpoint, and trains on.
 
     torchrun --nproc-per-node 2 make_dcp.py fsdp
     torchrun --nproc-per-node 4 make_dcp.py hsdp
+    torchrun --nproc-per-node 2 make_dcp.py adam
 
 Writes the directory dcp/NAME, and dcp/NAME.json with the losses of the next five steps. `hsdp` has
-two groups of parameters and numbers beside the model. Made with PyTorch 2.15.
+two groups of parameters and numbers beside the model; `adam` adds its weight decay to gradients,
+with a group for the bias, which has none. Made with PyTorch 2.15.
 """
 import json
 import pathlib
@@ -42,6 +44,10 @@ def main():
     if is_hsdp:
         groups[1] |= {"weight_decay": 0.25, "lr": 0.02}
     optimizer = torch.optim.AdamW(groups if is_hsdp else model.parameters(), lr=0.01)
+    if name == "adam":
+        weights = [model[0].weight, model[2].weight]
+        groups = [{"params": weights, "weight_decay": 0.1}, {"params": [model[0].bias]}]
+        optimizer = torch.optim.Adam(groups, lr=0.01)
     x = torch.arange(10.0).reshape(2, 5) / 10
 
     def step():

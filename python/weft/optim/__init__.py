@@ -256,7 +256,19 @@ def _deepcopy(self, memo):
     return self._copy_for([copy.deepcopy(parameter, memo) for parameter in self._parameters])
 
 
+def _repr(self):
+    """As PyTorch's: the options of each group, and how many parameters it has."""
+    lines = [f"{type(self).__name__} ("]
+    for number, group in enumerate(self.param_groups):
+        elements = sum(parameter.numel() for parameter in group["params"])
+        lines.append(f"Parameter Group {number}")
+        lines += [f"    {name}: {group[name]}" for name in sorted(set(group) - {"params"})]
+        lines.append(f"    parameters: {len(group['params'])} of {elements} elements")
+    return "\n".join([*lines, ")"])
+
+
 Optimizer.__deepcopy__ = _deepcopy
+Optimizer.__repr__ = _repr
 Optimizer.param_groups = property(_param_groups)
 Optimizer.state_dict = _state_dict
 Optimizer.load_state_dict = _load_state_dict
