@@ -79,6 +79,10 @@ class MetricsReader {
          first_bad_);
     note("lines repeat a step or go back, and share its place",
          "line repeats a step or goes back, and shares its place", back_, first_back_);
+    if (skipped_ > 0) {
+      run_.notes.push_back(concat(skipped_, skipped_ == 1 ? " step was" : " steps were",
+                                  " skipped; the last was step ", last_skipped_, ": ", reason_));
+    }
     if (torn_) run_.notes.push_back("the last line is torn and was left out");
     if (dropped_)
       run_.notes.push_back(concat("metrics after the first ", kMostSeries, " were left out"));
@@ -120,6 +124,7 @@ class MetricsReader {
       const std::string name = prefix + key;
       if (value.is_number() || value.is_boolean())
         add(name, value.is_boolean() ? value.get<bool>() : value.get<double>());
+      if (name == "skipped" && value.is_string()) note_skipped(value.get<std::string>());
       if (value.is_object() && std::ranges::count(prefix, '.') < 3) flatten(value, name + '.');
       if (name == "experts.load" && is_load(value)) value.get_to(run_.load);
     }
@@ -159,8 +164,15 @@ class MetricsReader {
     if (!number || !begin_step(*number)) return false;
     for (size_t i = 0; i < values.size(); ++i) {
       if (const auto value = number_in<double>(values[i])) add(columns_[i], *value);
+      if (columns_[i] == "skipped" && !values[i].empty()) note_skipped(values[i]);
     }
     return true;
+  }
+
+  void note_skipped(const std::string& reason) {
+    ++skipped_;
+    last_skipped_ = step_;
+    reason_ = reason;
   }
 
   bool begin_step(double step) {
@@ -198,6 +210,8 @@ class MetricsReader {
   std::vector<std::string> columns_;
   bool is_json_ = false, torn_ = false, dropped_ = false;
   int64_t number_ = 0, step_ = 0, bad_ = 0, first_bad_ = 0, back_ = 0, first_back_ = 0;
+  int64_t skipped_ = 0, last_skipped_ = 0;
+  std::string reason_;
   double seconds_ = 0, before_ = 0;
 };
 

@@ -126,7 +126,7 @@ void add_report(CLI::App& program) {
       "learning rate, norms, speed, memory, time by part of a step, load of experts.\n"
       "Example: weft report runs/a runs/b.jsonl -o report.html");
   add_named(*report, "runs", o.runs, "RUN",
-            "Files that weft train --metrics wrote (JSON lines or CSV), or directories of them")
+            "Folders of weft train --save, or files of --metrics (JSON lines or CSV)")
       ->required();
   takes_text(
       add_named(*report, "-o,--out", o.out, "FILE", "The page to write")->capture_default_str());

@@ -187,6 +187,26 @@ bool FsdpModule::is_sharded(const Module& module) {
   return ModuleSharder::attachment<FsdpState>(module) != nullptr;
 }
 
+std::string FsdpModule::strategy_of(const Module& module) {
+  const auto state = ModuleSharder::attachment<FsdpState>(module);
+  if (!state) return {};
+  const DeviceMesh& mesh = state->group()->mesh();
+  const std::string& name = state->group()->options().strategy.name;
+  std::string axes;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    axes += concat(axis > 0 ? ", " : "", mesh.axis_name(axis), '=', mesh.axis_size(axis));
+  }
+  return concat(name.empty() ? "sharded" : name, " over ", axes);
+}
+
+bool FsdpModule::computes_in(Module& module, DType dtype) {
+  return std::ranges::any_of(fsdp::states_below(module), [&](const auto& state) {
+    const MixedPrecision& precision = state->group()->options().precision;
+    const auto& compute = precision.compute ? precision.compute : precision.storage;
+    return compute == dtype;
+  });
+}
+
 FsdpModule::FsdpModule(Module& module) : module_(module) {
   if (is_sharded(module)) return;
   fail("fsdp_module: module is not sharded, expected one that was given to fully_shard");

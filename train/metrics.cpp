@@ -46,6 +46,7 @@ MetricsLine metrics_line(const StepReport& report) {
       {"data", parts.data},     {"forward_backward", parts.forward_backward},
       {"update", parts.update}, {"validation", parts.validation},
       {"save", parts.save},     {"collectives", number_or_null(parts.collectives)}};
+  if (report.loss_scale) line["loss_scale"] = *report.loss_scale;
   if (!report.skipped.empty()) line["skipped"] = report.skipped;
   return line;
 }
@@ -108,11 +109,18 @@ class JsonLines : public MetricsWriter {
   OutputFile file_;
 };
 
+/// A cell that may hold commas and quotes.
+std::string quoted_cell(const std::string& text) {
+  std::string cell = "\"";
+  for (const char c : text) cell += c == '"' ? std::string(2, c) : std::string(1, c);
+  return cell + '"';
+}
+
 /// Columns of a run with experts; cells of what a step does not have are empty.
 class Csv : public MetricsWriter {
  public:
   Csv(const std::string& flag, const std::string& path, int64_t done)
-      : header_(header()),
+      : header_(kept_header(flag, path, done)),
         is_new_(done == 0 || begins_anew(flag, path)),
         file_(opened(flag, path, done, csv_goes)) {
     if (is_new_) file_.write(header_);
@@ -127,7 +135,10 @@ class Csv : public MetricsWriter {
     for (size_t begin = 0, end; begin < header_.size(); begin = end + 1) {
       end = header_.find_first_of(",\n", begin);
       const auto found = values.find(header_.substr(begin, end - begin));
-      const std::string text = found == values.end() ? "null" : found->dump();
+      const bool is_text = found != values.end() && found->is_string();
+      const std::string text = found == values.end() ? "null"
+                               : is_text             ? quoted_cell(found->get<std::string>())
+                                                     : found->dump();
       row += (text == "null" ? "" : text) + header_[end];
     }
     file_.write(row);
@@ -137,11 +148,25 @@ class Csv : public MetricsWriter {
   static std::string header() {
     StepReport report;
     report.experts.emplace();
+    report.loss_scale = 1;
+    report.skipped = "a reason";
     std::string names;
     for_each_metric(metrics_line(report), '.', [&](const std::string& name, const MetricsLine&) {
       names += (names.empty() ? "" : ",") + name;
     });
     return names + '\n';
+  }
+
+  /// The header of a file that an older version began, which has fewer columns, stays.
+  static std::string kept_header(const std::string& flag, const std::string& path, int64_t done) {
+    const std::string all = header();
+    std::error_code error;
+    if (done == 0 || !fs::is_regular_file(path, error)) return all;
+    const File file(flag, path);
+    const std::string text = file.text(0, std::min(file.size(), std::ssize(all)));
+    const std::string line = text.substr(0, text.find('\n'));
+    const bool is_older = line.size() < text.size() && all.starts_with(line + ',');
+    return is_older ? line + '\n' : all;
   }
 
   /// Returns true when the file of a resumed run is missing or ends within its header.

@@ -36,8 +36,8 @@ std::unique_ptr<MetricsWriter> metrics_writer(const std::string& flag,
 std::unique_ptr<MetricsWriter> event_writer(const std::string& flag, const std::string& directory,
                                             int64_t done);
 
-/// Calls `take(name, value)` for each number, boolean and null of a line, not within arrays; names
-/// of members are joined by `separator`.
+/// Calls `take(name, value)` for each number, boolean, text and null of a line, not within arrays;
+/// names of members are joined by `separator`.
 template <class Take>
 void for_each_metric(const MetricsLine& line, char separator, const Take& take,
                      const std::string& prefix = "") {
@@ -45,7 +45,7 @@ void for_each_metric(const MetricsLine& line, char separator, const Take& take,
     const std::string name = prefix + key;
     if (value.is_object()) {
       for_each_metric(value, separator, take, name + separator);
-    } else if (value.is_number() || value.is_null()) {
+    } else if (value.is_number() || value.is_null() || value.is_string()) {
       take(name, value);
     }
   }

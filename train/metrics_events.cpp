@@ -100,7 +100,7 @@ class Events : public MetricsWriter {
   void write(const MetricsLine& line) override {
     Message summary;
     for_each_metric(line, '/', [&](const std::string& name, const MetricsLine& value) {
-      if (name == "step" || value.is_null()) return;
+      if (name == "step" || !value.is_number()) return;
       summary.bytes(
           kValue,
           Message().bytes(kTag, name).single(kSimpleValue, value.template get<float>()).text());

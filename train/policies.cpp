@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "train/option_names.h"
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 #include "weft/optimizers.h"
 
 namespace weft {
@@ -24,8 +27,8 @@ Policies::Policies(const TrainerOptions& options, const Module& model,
     : options_(options), model_(model), numbers_(numbers) {
   // Checkpoints of runs without policies hold nothing of them.
   if (options.patience > 0 || options.keep_best) {
-    set("best_loss", std::numeric_limits<double>::infinity());
-    numbers_["best_step"] = numbers_["validations_since_best"] = 0;
+    begin_best();
+    numbers_["validated"] = validated();
   }
   if (options.spike > 0) {
     numbers_["recent_losses"] = 0;
@@ -34,6 +37,33 @@ Policies::Policies(const TrainerOptions& options, const Module& model,
   const bool skips = options.on_non_finite == OnTrouble::skip ||
                      (options.spike > 0 && options.on_spike == OnTrouble::skip);
   if (skips) numbers_["skipped_in_row"] = 0;
+}
+
+void Policies::begin_best() {
+  set("best_loss", std::numeric_limits<double>::infinity());
+  numbers_["best_step"] = numbers_["validations_since_best"] = 0;
+}
+
+/// A digest of the rows that a validation reads.
+int64_t Policies::validated() const {
+  if (!options_.validation) return 0;
+  const Dataset& data = *options_.validation;
+  std::string text = concat(data.rows(), ' ', data.sequence(), ' ', options_.batch, ' ',
+                            options_.validation_batches);
+  for (const auto& [name, digest] : data.digests()) {
+    // Other names of the same files are the same rows.
+    if (!name.ends_with("names")) text += concat('\n', name, ' ', digest);
+  }
+  return std::bit_cast<int64_t>(xxh3_of(std::as_bytes(std::span(text))));
+}
+
+bool Policies::begins_best_anew(int64_t done) {
+  const auto saved = numbers_.find("validated");
+  if (done == 0 || saved == numbers_.end()) return false;
+  const int64_t own = validated();
+  if (std::exchange(saved->second, own) == own) return false;
+  begin_best();
+  return true;
 }
 
 double Policies::number(const std::string& name) const {

@@ -30,10 +30,15 @@ class Policies {
   bool is_patience_over() const;
   /// "the lowest validation loss is 1.25, of step 40".
   std::string best_in_words() const;
+  /// Forgets the lowest loss where a checkpoint that was resumed after `done` steps had it of other
+  /// rows; returns whether it did.
+  bool begins_best_anew(int64_t done);
   /// std::runtime_error for a value that is not finite.
   void check_finite(int64_t step, const char* what, double value) const;
 
  private:
+  void begin_best();
+  int64_t validated() const;
   double number(const std::string& name) const;
   void set(const std::string& name, double value);
   std::optional<double> median() const;

@@ -8,6 +8,7 @@
 #include "train/option_names.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/metrics_destination.h"
 #include "weft/extend/run_folder.h"
 #include "weft/moe.h"
 #include "weft/transformer.h"
@@ -50,6 +51,12 @@ Progress::Progress(const TrainerOptions& options, int64_t done) : options_(optio
   for (const std::string& destination : options.metrics) {
     writers_.push_back(metrics_writer(flag, destination, done));
   }
+  if (options.checkpoints.save.empty()) return;
+  const std::string own = run_metrics(options.checkpoints.save);
+  const bool is_given = std::ranges::any_of(options.metrics, [&](const std::string& destination) {
+    return located(metrics_destination(destination).path) == located(own);
+  });
+  if (!is_given) writers_.push_back(metrics_writer(flag, own, done));
 }
 
 void Progress::report(const StepReport& report) {

@@ -2,6 +2,7 @@
 #include "train/run.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <sstream>
@@ -12,6 +13,7 @@
 #include "weft/extend/hash.h"
 #include "weft/extend/saved_model.h"
 #include "weft/fsdp.h"
+#include "weft/fsdp_module.h"
 #include "weft/optimizers.h"
 #include "weft/ranks.h"
 #include "weft/trace.h"
@@ -30,6 +32,16 @@ static Trainer::Loss loss_of_model(Module& model) {
   };
 }
 
+/// The scale's options, without effect for a model that does not compute in f16.
+static LossScalerOptions scaler_of(LossScalerOptions given, Module& model) {
+  const bool is_f16 = FsdpModule::computes_in(model, f16) ||
+                      std::ranges::any_of(model.parameters(), [](const ParameterPtr& parameter) {
+                        return parameter->is_trainable() && parameter->dtype() == f16;
+                      });
+  given.enabled = given.enabled && is_f16;
+  return given;
+}
+
 Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer& optimizer,
                   const Sharding& rows, TrainerOptions options, Loss loss)
     : options_(std::move(options)),
@@ -39,7 +51,8 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       rows_(rows),
       mesh_(rows ? rows.mesh() : DeviceMesh()),
       loss_(loss ? std::move(loss) : loss_of_model(model)),
-      policies_(options_, model, numbers_) {
+      policies_(options_, model, numbers_),
+      scaler_(scaler_of(options_.scaler, model)) {
   check_options();
   for (const NamedParameter& named : optimizer_.parameters()) updated_.push_back(named.parameter);
   for (const RunItem& item : options_.items) description_.add(item);
@@ -48,6 +61,7 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
   used_.emplace(mesh_.communicator(), *data_, options_.validation.get(), options_.batch,
                 RowRange{own.offset[0], own.shape[0]});
   saver_.emplace(options_, mesh_.communicator(), model_, optimizer_, *used_, numbers_);
+  if (is_scaled()) take_scale();
 }
 
 void Trainer::Run::check_options() const {
@@ -84,6 +98,14 @@ void Trainer::Run::check_options() const {
   }
   if (o.keep_best && o.checkpoints.save.empty()) {
     fail("trainer: save is empty, expected a folder for keep_best");
+  }
+  for (const NamedParameter& named : optimizer_.parameters()) {
+    if (mesh_.size() == 1 || named.parameter->value().is_sharded()) continue;
+    fail("trainer: parameter ", named.name(), " is on one rank, expected it on ", mesh_,
+         ", the mesh of the rows; call fully_shard or ddp first");
+  }
+  if (o.graph && is_scaled()) {
+    fail("trainer: the model computes in f16, expected f32 or bf16 for graph");
   }
   if (o.graph && data_->has_masks()) {
     fail("trainer: data may have masked targets, expected none for graph");
@@ -222,12 +244,18 @@ int64_t Trainer::Run::resume() {
   std::vector<double> given;
   for (const Hyperparameter& option : options) given.push_back(option.get());
   done_ = saver_->resume(description_);
+  if (is_scaled()) {
+    scaler_.set(std::bit_cast<double>(numbers_["loss_scale"]), numbers_["loss_scale_steps"]);
+  }
   // The options decide, and not the checkpoint: `allow_change` permits others.
   for (size_t i = 0; i < options.size(); ++i) options[i].set(given[i]);
   const bool is_new = done_ == 0 && !options_.model_files.empty();
   if (is_first()) keep_files(is_new ? options_.model_files : c.resume, c.save);
   // Only the holder of the lease of the run's folder touches the metrics.
   if (is_first()) progress_.emplace(options_, done_);
+  if (policies_.begins_best_anew(done_)) {
+    tell("the rows to validate on have changed: the lowest validation loss begins anew");
+  }
   if (launched_ranks() > 1) check_replicas(model_);
   is_over_ = policies_.is_patience_over();
   if (is_over_) tell_end_by_patience();

@@ -14,6 +14,7 @@
 #include "train/resume.h"
 #include "train/used_tokens.h"
 #include "weft/graph.h"
+#include "weft/loss_scaler.h"
 #include "weft/mesh.h"
 #include "weft/trainer.h"
 
@@ -58,8 +59,13 @@ class Trainer::Run {
   void step_by_graph(const std::vector<MicroBatch>& batches);
   /// Replays the whole step; state that rests elsewhere is waited for.
   bool graph_updates() const { return graph_ && options_.graph_updates && !may_skip(); }
-  bool may_skip() const { return options_.spike > 0 || options_.on_non_finite == OnTrouble::skip; }
+  bool may_skip() const {
+    return options_.spike > 0 || options_.on_non_finite == OnTrouble::skip || is_scaled();
+  }
+  bool is_scaled() const { return scaler_.options().enabled; }
   void update();
+  std::string reason_to_skip(StepReport& report);
+  void take_scale();
   StepReport train_step(int64_t step);
   void report_figures(StepReport& report, Clock::time_point began, int64_t moved) const;
   void describe();
@@ -85,6 +91,8 @@ class Trainer::Run {
   /// Checkpoints keep it of the trainer itself.
   std::map<std::string, int64_t> numbers_;
   Policies policies_;
+  /// Without effect unless the model computes in f16; `numbers_` have its state.
+  LossScaler scaler_;
   std::optional<UsedTokens> used_;
   std::optional<RunSaver> saver_;
   /// The first rank's.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -93,10 +95,10 @@ void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
     const Tensor loss = loss_of(batch.rows);
     const TraceSpan span("backward", -1, batch.rows.ids.device());
     const double weight = static_cast<double>(batch.counted) / total;
-    (weight == 1 ? loss : mul(loss, weight)).backward();
+    scaler_.scale(weight == 1 ? loss : mul(loss, weight)).backward();
     losses_.push_back(loss.detach().full_tensor());
   }
-  norm_ = gradient_norm(updated_);
+  norm_ = scaler_.unscaled(gradient_norm(updated_));
 }
 
 /// The same as a graph, of batches that are always in one place, and the update with it.
@@ -116,7 +118,27 @@ void Trainer::Run::step_by_graph(const std::vector<MicroBatch>& batches) {
 
 void Trainer::Run::update() {
   const TraceSpan span("update", -1, options_.device);
-  optimizer_.step(options_.clip > 0 ? clip_scale(norm_, options_.clip) : Tensor());
+  const Tensor clip = options_.clip > 0 ? clip_scale(norm_, options_.clip) : Tensor();
+  if (!is_scaled()) return optimizer_.step(clip);
+  scaler_.step(optimizer_, norm_, clip);
+  take_scale();
+}
+
+void Trainer::Run::take_scale() {
+  numbers_["loss_scale"] = std::bit_cast<int64_t>(scaler_.scale());
+  numbers_["loss_scale_steps"] = scaler_.growth_tracker();
+}
+
+/// An overflow of scaled gradients is no trouble until the scale is small.
+std::string Trainer::Run::reason_to_skip(StepReport& report) {
+  const bool overflows = is_scaled() && std::isfinite(report.loss) &&
+                         !std::isfinite(report.gradient_norm) && scaler_.scale() > 1;
+  if (is_scaled()) report.loss_scale = scaler_.scale();
+  if (!overflows) return policies_.reason_to_skip(report.step, report.loss, report.gradient_norm);
+  const double scale = scaler_.scale();
+  scaler_.update(false);
+  take_scale();
+  return concat("gradients overflow f16 at the loss scale ", scale);
 }
 
 /// Returns the seconds since `since`, which becomes now.
@@ -153,7 +175,7 @@ StepReport Trainer::Run::train_step(int64_t step) {
     report.loss = mean_loss(losses, counts);
     report.gradient_norm = norm_.item();
     report.parts.forward_backward = lap(since);
-    report.skipped = policies_.reason_to_skip(step, report.loss, report.gradient_norm);
+    report.skipped = reason_to_skip(report);
     if (report.skipped.empty() && !graph_updates()) update();
     // A step that is left out moves no biases; its load does not count for the next one.
     report.experts =

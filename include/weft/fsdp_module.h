@@ -59,6 +59,10 @@ class WEFT_API FsdpModule {
   /// std::invalid_argument if the module was not given to fully_shard.
   explicit FsdpModule(Module& module);
   static bool is_sharded(const Module& module);
+  /// "full_shard over dp=2", of a module that was given to fully_shard; else empty.
+  static std::string strategy_of(const Module& module);
+  /// Whether a module below, or `module`, computes in `dtype` by its MixedPrecision.
+  static bool computes_in(Module& module, DType dtype);
 
   /// Gathers the module's parameters, without those of modules below. The next forward finds them
   /// unsharded. With `async_op` returns before they are there.

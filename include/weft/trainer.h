@@ -12,8 +12,8 @@
 #include "weft/device.h"
 #include "weft/export.h"
 #include "weft/extend/run_description.h"
+#include "weft/loss_scaler.h"
 #include "weft/module.h"
-#include "weft/optimizer.h"
 #include "weft/sharding.h"
 #include "weft/storage.h"
 
@@ -94,6 +94,8 @@ struct StepReport {
   MemoryStatistics memory;
   /// Why the step left the weights as they are; empty where it updated them.
   std::string skipped = {};
+  /// The factor of the loss in backward, of a model that computes in f16.
+  std::optional<double> loss_scale = {};
 };
 
 /// Says what a step does whose gradients should not be used: the run ends, or the step is skipped.
@@ -109,30 +111,30 @@ struct TrainerOptions {
   std::function<double(int64_t step)> schedule = {};
   /// The device that the model computes on.
   Device device = cpu;
-  /// Rows to validate on; null: none. Steps between validations (0: only after the last step), and
-  /// the batches of each (0: all rows).
+  /// Rows to validate on, if any; steps between (0: the last step only), batches of each (0: all).
   std::shared_ptr<const Dataset> validation = {};
   int64_t validate_every = 0, validation_batches = 0;
-  /// A loss or gradient that is not finite ends the run with an error, or leaves the weights as
-  /// they are.
+  /// A loss or gradient that is not finite ends the run, or leaves the weights as they are.
   OnTrouble on_non_finite = OnTrouble::stop;
   /// The same for a loss above `spike` times the median of the last 32, once there are 8; 0: for
   /// none. Errors and reports name the parameter with the largest gradient.
   double spike = 0;
   OnTrouble on_spike = OnTrouble::stop;
+  /// The scale of the loss of a model that computes in f16: overflow skips a step. It is saved.
+  LossScalerOptions scaler = {};
   /// The most steps in a row that are skipped.
   int most_skipped = 10;
   /// The run ends when so many validations in a row find no lower loss; 0: it goes on.
   int patience = 0;
-  /// Saves to the folder "best" in that of the checkpoints whenever a validation finds a lower
-  /// loss.
+  /// Saves to the folder "best" of `save` whenever a validation finds a lower loss.
   bool keep_best = false;
   ResumeOptions checkpoints = {};
   /// A Hugging Face model or checkpoint that the weights came from: the run keeps its config and
   /// tokenizer. Empty: those of the run that is resumed.
   std::string model_files = {};
   /// Where the first rank writes the figures of each step: "run.jsonl" (any name: a JSON object a
-  /// step), "run.csv", or event files of TensorBoard in a directory ("tensorboard:DIR", "DIR/").
+  /// step), "run.csv", event files of TensorBoard ("tensorboard:DIR", "DIR/"), and "metrics.jsonl"
+  /// in the folder of checkpoints.
   std::vector<std::string> metrics = {};
   /// Receives, on the first rank, lines on progress without a newline.
   std::function<void(const std::string& line)> tell = {};
@@ -149,8 +151,7 @@ struct TrainerOptions {
   /// Whether the graph has the update too; not where the optimizer's state rests elsewhere.
   bool graph_updates = true;
   /// More of what decides the numbers of the run. They come before items of the same names that the
-  /// trainer adds: the model, the seed, the batch, the numbers of the optimizer, ...; those are
-  /// left out without `describes`.
+  /// trainer adds, such as the seed; those are left out without `describes`.
   std::vector<RunItem> items = {};
   bool describes = true;
 };

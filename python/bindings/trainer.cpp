@@ -171,7 +171,9 @@ static void bind_reports(py::module_& m) {
       .def_readonly("tokens_per_second", &StepReport::tokens_per_second)
       .def_readonly("seconds", &StepReport::seconds, "Since the first step began")
       .def_readonly("skipped", &StepReport::skipped,
-                    "Why the step left the weights as they are; '' where it updated them");
+                    "Why the step left the weights as they are; '' where it updated them")
+      .def_readonly("loss_scale", &StepReport::loss_scale,
+                    "The factor of the loss in backward of a float16 model, else None");
 }
 
 void bind_trainer(py::module_& m) {
@@ -207,6 +209,7 @@ void bind_trainer(py::module_& m) {
       option("validation_batches", &C::validation_batches),
       choice("trainer", "on_non_finite", &C::on_non_finite, {"stop", "skip"}),
       option("spike", &C::spike), choice("trainer", "on_spike", &C::on_spike, {"stop", "skip"}),
+      within(&C::scaler, option("loss_scale", &LossScalerOptions::scale)),
       option("most_skipped", &C::most_skipped), option("patience", &C::patience),
       option("keep_best", &C::keep_best), option("model_files", &C::model_files),
       option("metrics", &C::metrics), in(option("save", &R::save)),

@@ -123,7 +123,8 @@ def check_equal(folder, steps):
     assert [int(row["step"]) for row in rows] == steps
     for line, row in zip(lines, rows):
         expected = flat(line, ".")
-        assert {name for name in row if not name.startswith("experts.")} == set(expected)
+        rare = {"loss_scale", "skipped"} - set(line)  # columns of what most steps lack
+        assert {n for n in row if not n.startswith("experts.")} == set(expected) | rare
         for name, value in expected.items():
             assert row[name] == ("" if value is None else str(value)) or float(row[name]) == value
     return lines
@@ -187,6 +188,28 @@ def test_resumed_runs_continue_after_their_step(tmp_path):
     found = events(new.read_bytes())
     assert (found[1][2], found[1][7]) == (5, b"\x08\x01")
     assert [event[2] for event in found[2:]] == [5, 6, 7, 8]
+
+
+def test_tells_why_a_step_was_skipped(tmp_path):
+    skips = ["--steps", 10, "--spike-threshold", 0.1, "--on-spike", "skip"]
+    train(tmp_path, *skips, "--metrics", tmp_path / "m.csv", tmp_path / "m.jsonl")
+    rows = list(csv.DictReader((tmp_path / "m.csv").read_text().splitlines()))
+    reasons = [json.loads(line).get("skipped", "") for line in open(tmp_path / "m.jsonl")]
+    assert [row["skipped"] for row in rows] == reasons
+    assert reasons[7] == "" and ", the median of the last ones, the largest" in reasons[8]
+
+
+def test_a_file_of_an_older_version_keeps_its_columns(tmp_path):
+    same = ["--save", tmp_path / "run", "--resume", tmp_path / "run", "--metrics",
+            tmp_path / "m.csv"]
+    train(tmp_path, "--steps", 2, *same)
+    lines = [line.rsplit(",", 2)[0] for line in (tmp_path / "m.csv").read_text().splitlines()]
+    assert lines[0].endswith("seconds_of.collectives")
+    (tmp_path / "m.csv").write_text("\n".join(lines) + "\n")
+    train(tmp_path, "--steps", 3, *same)
+    after = (tmp_path / "m.csv").read_text().splitlines()
+    assert after[:3] == lines and after[3].startswith("3,")
+    assert after[3].count(",") == lines[0].count(",")
 
 
 def test_a_new_run_sets_files_aside_and_hides_events(tmp_path):

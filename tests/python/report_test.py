@@ -67,6 +67,13 @@ def test_holds_the_values_of_each_run(tmp_path):
     assert b["series"]["accuracy"]["mean"] == 0.5
 
 
+def test_tells_of_skipped_steps(tmp_path):
+    text = 'step,loss,skipped\n1,2,\n2,9,"the loss is 9, ""high"""\n3,2,\n'
+    (tmp_path / "a.csv").write_text(text)
+    said = report(tmp_path / "a.csv", "-o", tmp_path / "page.html")
+    assert '1 step was skipped; the last was step 2: the loss is 9, "high"' in said
+
+
 def test_reads_csv_as_json_lines(tmp_path):
     write(tmp_path / "a.jsonl", range(1, 31))
     names = ["step", "loss", "val_loss", "peak_bytes_of.parameters", 'a,"b"']

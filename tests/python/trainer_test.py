@@ -237,6 +237,7 @@ def test_parameters_that_the_optimizer_lacks_do_not_count_for_clipping():
 def test_example_has_the_losses_of_pytorch():
     compare = ROOT / "tests" / "train" / "losses_of_example.py"
     example = ROOT / "examples" / "train_gpt.py"
-    command = [compare, sys.executable, example, "--text", ROOT / "LICENSE", "--init", GROUPED]
+    command = [compare, "trainer.json", "text", sys.executable, example]
+    command += ["--text", ROOT / "LICENSE", "--init", GROUPED]
     done = subprocess.run([sys.executable, *map(str, command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -70,9 +70,10 @@ inline TrainerOptions formula_options() {
 
 /// The model of grouped/ over the ranks of a mesh, fully sharded, with AdamW.
 struct FormulaRun {
-  explicit FormulaRun(const DeviceMesh& mesh) : model(transformer_config(grouped_model())) {
-    for (Module* block : model.blocks()) fully_shard(*block, mesh);
-    fully_shard(model, mesh);
+  explicit FormulaRun(const DeviceMesh& mesh, const FullyShardOptions& sharding = {})
+      : model(transformer_config(grouped_model())) {
+    for (Module* block : model.blocks()) fully_shard(*block, mesh, sharding);
+    fully_shard(model, mesh, sharding);
     model.materialize();
     load_hugging_face(model, grouped_model());
     optimizer = std::make_unique<AdamW>(

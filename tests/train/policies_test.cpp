@@ -151,5 +151,98 @@ TEST(Policies, KeepsTheBestAndEndsWithoutProgress) {
   EXPECT_NE(error.find("save " + scratch.path("run/best") + " holds "), std::string::npos) << error;
 }
 
+/// Steps of a model that computes in f16.
+std::vector<StepReport> steps_in_f16(TrainerOptions options, int ranks) {
+  std::vector<StepReport> reports;
+  on_mesh({{"dp", ranks}}, [&](const DeviceMesh& mesh) {
+    FormulaRun run(mesh, {.precision = {.compute = f16, .gather = f16, .reduce = f32}});
+    TrainerOptions own = options;
+    own.on_step = [&](const StepReport& report) {
+      if (mesh.rank() == 0) reports.push_back(report);
+    };
+    Trainer(run.model, std::make_shared<FormulaRows>(), *run.optimizer, run.rows, own).run();
+  });
+  return reports;
+}
+
+TEST(Policies, TrainsInF16AsPytorchInF32) {
+  const nlohmann::json reference = trainer_reference();
+  for (const int ranks : {1, 3}) {
+    const auto reports = steps_in_f16(formula_options(), ranks);
+    ASSERT_EQ(reports.size(), 20U);
+    for (size_t step = 0; step < reports.size(); ++step) {
+      const nlohmann::json& expected = reference["masked"][step];
+      if (expected.is_null()) continue;
+      EXPECT_NEAR(reports[step].loss, expected.get<double>(), 2e-2) << step;
+      EXPECT_EQ(reports[step].skipped, "");
+      EXPECT_EQ(reports[step].loss_scale, 65536);
+    }
+  }
+}
+
+TEST(Policies, SkipsStepsThatOverflowAndSavesTheScale) {
+  const Scratch scratch;
+  TrainerOptions options = formula_options();
+  options.scaler.scale = 0x1p30;
+  options.steps = 2;
+  options.checkpoints.save = options.checkpoints.resume = scratch.path("run");
+  const auto first = steps_in_f16(options, 2);
+  EXPECT_EQ(first[0].skipped, "gradients overflow f16 at the loss scale 1.07374e+09");
+  EXPECT_EQ(first[1].loss_scale, 0x1p29);
+  options.steps = 20;
+  const auto rest = steps_in_f16(options, 3);
+  ASSERT_EQ(rest.size(), 18U);
+  const double expected = first[1].skipped.empty() ? 0x1p29 : 0x1p28;
+  EXPECT_EQ(rest[0].loss_scale, expected);
+  EXPECT_EQ(rest.back().skipped, "");
+}
+
+TEST(Policies, StopsWhereSmallScalesOverflowToo) {
+  const std::string error = error_of<std::runtime_error>([] {
+    on_mesh({{"dp", 1}}, [](const DeviceMesh& mesh) {
+      FormulaRun run(mesh, {.precision = {.compute = f16}});
+      // A gradient that is infinite at any scale.
+      const Trainer::Loss loss = [&](const Trainer::Batch& batch) {
+        const Tensor own = run.model.loss(batch.ids, batch.targets);
+        return add(own, mul(sqrt(sub(own, own.detach())), 1));
+      };
+      Trainer(run.model, std::make_shared<FormulaRows>(), *run.optimizer, run.rows,
+              formula_options(), loss)
+          .run();
+    });
+  });
+  EXPECT_NE(error.find("train: the norm of the gradients at step 18 is"), std::string::npos)
+      << error;
+}
+
+TEST(Policies, BeginsTheBestLossAnewForOtherRowsToValidateOn) {
+  const Scratch scratch;
+  TrainerOptions options = formula_options();
+  options.keep_best = true;
+  options.validate_every = 2;
+  options.steps = 2;
+  options.checkpoints.save = options.checkpoints.resume = scratch.path("run");
+  std::vector<std::string> lines;
+  options.tell = [&](const std::string& line) { lines.push_back(line); };
+  const auto train = [&] {
+    lines.clear();
+    on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) { FormulaRun(mesh).losses(options); });
+  };
+  const std::string line =
+      "the rows to validate on have changed: the lowest validation loss begins anew";
+  train();
+  options.steps = 4;
+  train();
+  EXPECT_EQ(std::ranges::count(lines, line), 0);
+  // Rows of a higher loss: their first validation is the best so far.
+  options.steps = 6;
+  options.validation = std::make_shared<FormulaRows>(7, 1000, 9);
+  train();
+  EXPECT_EQ(std::ranges::count(lines, line), 1);
+  EXPECT_EQ(
+      std::ranges::count_if(lines, [](const auto& one) { return one.find("/best/") != one.npos; }),
+      1);
+}
+
 }  // namespace
 }  // namespace weft

@@ -107,6 +107,22 @@ TEST(Trainer, RefusesToResumeWithOtherSettings) {
             "resume " + scratch.path("none") + " is missing or a file, expected a directory");
 }
 
+TEST(Trainer, RefusesAModelThatIsNotSharded) {
+  const std::string error = error_of([] {
+    on_mesh({{"dp", 2}}, [](const DeviceMesh& mesh) {
+      TransformerModel model(transformer_config(grouped_model()));
+      model.materialize();
+      AdamW optimizer(model.named_parameters());
+      Trainer(model, std::make_shared<FormulaRows>(), optimizer, Sharding(mesh, {Shard(0)}),
+              formula_options());
+    });
+  });
+  EXPECT_EQ(
+      error,
+      "trainer: parameter model.embed_tokens.weight is on one rank, expected it on mesh(dp=2), "
+      "the mesh of the rows; call fully_shard or ddp first");
+}
+
 /// Two linear layers over an embedding.
 class OwnModule : public Module {
  public:

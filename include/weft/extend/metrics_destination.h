@@ -17,6 +17,9 @@ struct MetricsDestination {
   std::string path;
 };
 
+/// The metrics that a run writes to the folder of its checkpoints.
+inline std::string run_metrics(const std::string& folder) { return folder + "/metrics.jsonl"; }
+
 /// Reads "run.jsonl", "run.csv", "tensorboard:DIR", "DIR/" or the name of a directory.
 WEFT_API MetricsDestination metrics_destination(const std::string& destination);
 
