@@ -87,11 +87,17 @@ static int64_t sparse_layers(const TransformerConfig& config) {
 }
 
 static nlohmann::ordered_json in_json(const Estimate& e) {
-  nlohmann::ordered_json json{{"model", e.options.model}, {"mesh", e.options.mesh},
-                              {"ranks", e.ranks},         {"strategy", e.options.strategy},
-                              {"dtype", e.options.dtype}, {"batch", e.options.batch},
-                              {"seq", e.options.seq},     {"machine", e.machine.name},
-                              {"fits", e.fits()},         {"peak_bytes", e.cost.peak_bytes()}};
+  nlohmann::ordered_json json{{"model", e.options.model},
+                              {"mesh", e.options.mesh},
+                              {"ranks", e.ranks},
+                              {"strategy", e.options.strategy},
+                              {"optimizer", e.options.optimizer},
+                              {"dtype", e.options.dtype},
+                              {"batch", e.options.batch},
+                              {"seq", e.options.seq},
+                              {"machine", e.machine.name},
+                              {"fits", e.fits()},
+                              {"peak_bytes", e.cost.peak_bytes()}};
   for (int i = 0; i < kPurposes; ++i) {
     json["peak_bytes_of"][std::string(name_of(static_cast<Purpose>(i)))] =
         e.cost.memory[static_cast<size_t>(i)];
@@ -304,6 +310,7 @@ void add_estimate(CLI::App& program) {
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
   estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*estimate, o.parallel);
+  add_optimizer_flag(*estimate, o.parallel.optimizer);
   add_whole(*estimate, "--world", o.world, "Ranks (default: those of --mesh, or 1)", 1,
             kMostRanksEstimated);
   add_whole(*estimate, "--rank", o.rank, "The rank whose memory and traffic are printed", 0);

@@ -12,6 +12,7 @@
 #include "weft/extend/split_products.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
+#include "weft/optimizer_named.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
 
@@ -84,6 +85,12 @@ static void add_offload_flag(CLI::App& command, ParallelOptions& o) {
       ->delimiter(',');
 }
 
+void add_optimizer_flag(CLI::App& command, std::string& optimizer) {
+  add_shown(command, "--optimizer", optimizer,
+            "How gradients change the weights; muon: AdamW for embeddings, head and vectors")
+      ->check(CLI::IsMember(optimizer_names()));
+}
+
 void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_named(command, "--model", o.model, "MODEL",
             "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
@@ -95,9 +102,11 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
             "like another kind of parallelism (pp, fsdp, TP) are refused");
   add_shown(command, "--strategy", o.strategy,
             "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)");
-  add_shown(command, "--dtype", o.dtype,
-            "f32, or bf16: compute and gather in bf16 over f32 weights, reduce in f32")
-      ->check(CLI::IsMember({"f32", "bf16"}));
+  add_shown(
+      command, "--dtype", o.dtype,
+      "f32, or bf16 or f16: compute and gather in it over f32 weights, reduce in f32; with f16 "
+      "losses are scaled, and steps whose gradients overflow are skipped")
+      ->check(CLI::IsMember({"f32", "bf16", "f16"}));
   add_wire_flags(command, o);
   add_adapter_flags(command, o.adapters);
   add_shown(command, "--activation-checkpointing", o.recompute,
@@ -329,8 +338,9 @@ FullyShardOptions ParallelTransformer::sharding() const {
   options.strategy = Strategy::named(options_.strategy);
   options.reshard_after_forward = !options_.choice.keep_gathered;
   options.prefetch = options_.choice.prefetch;
-  if (options_.dtype == "bf16") {
-    options.precision = {.compute = DType::bf16, .gather = DType::bf16, .reduce = DType::f32};
+  if (options_.dtype != "f32") {
+    const DType narrow = dtype_named(options_.dtype);
+    options.precision = {.compute = narrow, .gather = narrow, .reduce = DType::f32};
   }
   const std::string& gather = options_.gather_dtype;
   const std::string& gradient = options_.gradient_dtype;

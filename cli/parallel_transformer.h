@@ -31,6 +31,7 @@ struct ParallelOptions {
   std::string gather_dtype = {};
   std::string gradient_dtype = {};
   bool float8 = false;
+  std::string optimizer = "adamw";
   AdapterFlags adapters = {};
   /// none, full, selective, op or budget=BYTES.
   std::string recompute = "none";
@@ -54,6 +55,7 @@ struct ParallelOptions {
 };
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& options);
+void add_optimizer_flag(CLI::App& command, std::string& optimizer);
 /// Adds --device, a name for `device_of_rank`.
 void add_device_flag(CLI::App& command, std::string& device);
 

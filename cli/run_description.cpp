@@ -23,7 +23,8 @@ NamedOptimizerOptions optimizer_options(const TrainOptions& options) {
   NamedOptimizerOptions named{.learning_rate = options.learning_rate,
                               .weight_decay = options.weight_decay,
                               .decays = no_decay(options.no_decay)};
-  const bool has_squares = options.optimizer.starts_with("adam") || options.optimizer == "muon";
+  const bool has_squares =
+      options.parallel.optimizer.starts_with("adam") || options.parallel.optimizer == "muon";
   if (has_squares) named.beta2 = 0.95;
   return named;
 }
@@ -54,7 +55,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   allowed("seq", parallel.seq);
   allowed("lr", options.learning_rate);
   allowed("weight-decay", options.weight_decay);
-  if (options.optimizer == "adamw") {
+  if (options.parallel.optimizer == "adamw") {
     const AdamWOptions adamw;
     allowed("beta1", adamw.beta1);
     allowed("beta2", optimizer_options(options).beta2.value());
@@ -66,7 +67,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   run.add({"steps", options.steps, Resumed::noted,
            "the schedule of the learning rate changes from here on"});
   run.add({"warm-up", warmup_of(options)});
-  run.add({"optimizer", options.optimizer, Resumed::refused});
+  run.add({"optimizer", options.parallel.optimizer, Resumed::refused});
   const AdapterFlags& adapters = parallel.adapters;
   if (adapters.lora) {
     run.add({"qlora", int64_t{adapters.bits}, Resumed::refused});

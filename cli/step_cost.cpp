@@ -15,6 +15,7 @@
 #include "weft/error.h"
 #include "weft/moe.h"
 #include "weft/ops.h"
+#include "weft/optimizer_named.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -46,7 +47,7 @@ static Machine measured_machine(const std::string& dtype, int ranks) {
   const int busy = std::min(ranks, cores);
   run_ranks(busy, [&](Communicator world) {
     NoGrad no_grad;
-    const TensorOptions options{.dtype = dtype == "bf16" ? DType::bf16 : DType::f32};
+    const TensorOptions options{.dtype = dtype_named(dtype)};
     constexpr int64_t kRows = 512, kWidth = 1024, kElements = 1 << 22;
     const Tensor x = zeros({kRows, kWidth}, options), w = zeros({kWidth, kWidth}, options);
     const Tensor a = zeros({kElements}, options), b = zeros({kElements}, options);
@@ -70,7 +71,7 @@ Machine machine_named(const std::string& name, const std::string& dtype, int ran
   if (name == "this") return measured_machine(dtype, ranks);
   // Dense products reach about 70 % of the peak, memory and links about 80 %; between hosts, eight
   // 400 Gbit/s ports for eight ranks.
-  const bool narrow = dtype == "bf16";
+  const bool narrow = dtype != "f32";
   if (name == "h100")
     return {"h100", narrow ? 690e12 : 45e12, 2.7e12, 360e9, 40e9, 80e9, 2e-5, true};
   if (name == "h200")
@@ -122,7 +123,7 @@ std::optional<double> peak_operations(std::string_view device_name,
   const Gpu* gpu = gpu_named(device_name);
   if (!gpu) return {};
   if (options.float8 && gpu->f8 > 0) return 1e12 * gpu->f8;
-  return 1e12 * (options.dtype == "bf16" ? gpu->bf16 : gpu->f32);
+  return 1e12 * (options.dtype != "f32" ? gpu->bf16 : gpu->f32);
 }
 
 double needed_operations_a_token(const TransformerConfig& config, int64_t sequence) {
@@ -177,9 +178,13 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
     };
     return model;
   };
+  const auto optimizer = [&](std::vector<NamedParameter> parameters) {
+    return optimizer_named(options.optimizer, std::move(parameters), {});
+  };
   StepCost cost = weft::step_cost(build, first.data(), first.sharding(),
                                   {.micro_steps = static_cast<int>(options.accumulate),
                                    .state = options.choice.state,
+                                   .optimizer = optimizer,
                                    .fine_units = options.choice.fine_units});
   add_experts(*last, config, options, cost);
   cost.expert_chunks = std::min(options.expert_chunks, options.seq);

@@ -30,9 +30,7 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
   add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
             UINT64_MAX);
-  add_shown(train, "--optimizer", o.optimizer,
-            "How gradients change the weights; muon: AdamW for embeddings, head and vectors")
-      ->check(CLI::IsMember(optimizer_names()));
+  add_optimizer_flag(train, o.parallel.optimizer);
   add_number(train, "--lr", o.learning_rate,
              "Peak learning rate (default: 0.003; with --init 2e-05, with --lora 0.0002; a tenth "
              "of these for lion)",
@@ -169,7 +167,7 @@ static void complete(TrainOptions& o) {
   if (o.learning_rate == 0) {
     o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
     if (o.parallel.adapters.lora) o.learning_rate = kAdapterRate;
-    if (o.optimizer == "lion") o.learning_rate /= 10;
+    if (o.parallel.optimizer == "lion") o.learning_rate /= 10;
   }
   if (o.warmup > o.steps) {
     fail("--warmup is ", o.warmup, ", expected at most --steps, ", o.steps);
@@ -189,9 +187,11 @@ static void complete(TrainOptions& o) {
 }
 
 static void add_output_flags(CLI::App& train, TrainOptions& o) {
-  add_named(train, "--metrics", o.metrics, "FILE",
-            "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
-            "tensorboard:DIR or DIR/, or else as JSON lines; several may be given. See weft report")
+  add_named(
+      train, "--metrics", o.metrics, "FILE",
+      "Write the figures of each step: to FILE.csv, to TensorBoard's event files in "
+      "tensorboard:DIR or DIR/, or else as JSON lines; several may be given. With --save also "
+      "to metrics.jsonl there. See weft report")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_named(train, "--trace", o.trace, "FILE",
             "Write ops and collectives of all ranks to FILE, as a Chrome trace");

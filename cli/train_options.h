@@ -28,7 +28,7 @@ struct TrainOptions {
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;
-  std::string optimizer = "adamw", schedule = "cosine";
+  std::string schedule = "cosine";
   /// A regular expression; empty: only vectors do not decay.
   std::string no_decay;
   /// Steps; below 0: a tenth of all, at most 100.

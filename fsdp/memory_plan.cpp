@@ -217,7 +217,10 @@ MemoryPlan plan_memory(const std::function<StepModel(const DeviceMesh&)>& build,
       return model;
     };
     return step_cost(build_chosen, data, sharding_of(choice, sharding),
-                     {step.micro_steps, choice.state, choice.fine_units});
+                     {.micro_steps = step.micro_steps,
+                      .state = choice.state,
+                      .optimizer = step.optimizer,
+                      .fine_units = choice.fine_units});
   };
   const StepChoice given{.keep_gathered = !sharding.reshard_after_forward.frees(),
                          .prefetch = sharding.prefetch,

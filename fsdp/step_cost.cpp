@@ -104,26 +104,29 @@ static void add_norm(const DeviceMesh& mesh, StepCost& cost) {
 
 static constexpr auto kElement = static_cast<int64_t>(sizeof(float));
 
-/// AdamW's two moments, and the buffers through which arrays on disk pass.
+/// The state of the optimizer, and the buffers through which arrays on disk pass.
 static void add_optimizer(const StepModel& model, const Offload& offload, const StepOptions& step,
                           StepCost& cost) {
   const Tier& state = step.state;
   int64_t elements = 0, most = 0;
-  for (const NamedParameter& named : model.model->named_parameters()) {
+  const std::vector<NamedParameter> all = model.model->named_parameters();
+  for (const NamedParameter& named : all) {
     if (!named.parameter->is_trainable()) continue;
     const int64_t own = named.parameter->value().box().shape.product();
     elements += own;
     most = std::max(most, own);
   }
   const auto on_disk = [&](const Tier& tier) { return tier.is_disk() ? kElement : 0; };
-  const int64_t moments = state.offloads() ? 0 : 2 * elements * kElement;
+  std::unique_ptr<Optimizer> optimizer;
+  if (elements > 0) optimizer = step.optimizer ? step.optimizer(all) : std::make_unique<AdamW>(all);
+  const int64_t moments = optimizer ? optimizer->state_bytes() : 0;
+  std::vector<int64_t> buffers(optimizer ? optimizer->moments().size() : 0, on_disk(state));
+  buffers.insert(buffers.begin(), {on_disk(offload.parameters), on_disk(offload.gradients)});
   memory_of(cost, Purpose::optimizer) =
-      moments + update_buffer_bytes({on_disk(offload.parameters), on_disk(offload.gradients),
-                                     on_disk(state), on_disk(state)},
-                                    most);
+      (state.offloads() ? 0 : moments) + update_buffer_bytes(buffers, most);
   cost.updated_elements = elements;
-  // Read and written: both moments and the value; the gradient is read for its norm too.
-  if (state.is_disk()) cost.disk_bytes += 4 * elements * kElement;
+  // Read and written: the moments and the value; the gradient is read for its norm too.
+  if (state.is_disk()) cost.disk_bytes += 2 * moments;
   if (offload.parameters.is_disk()) cost.disk_bytes += 2 * elements * kElement;
   // Each micro-step writes the sums, and each but the first reads them.
   if (offload.gradients.is_disk()) {

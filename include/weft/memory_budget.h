@@ -12,6 +12,7 @@
 #include "weft/export.h"
 #include "weft/extend/op_log.h"
 #include "weft/fsdp.h"
+#include "weft/optimizer.h"
 #include "weft/storage.h"
 #include "weft/tier.h"
 
@@ -51,8 +52,9 @@ struct StepModel {
 
 struct StepOptions {
   int micro_steps = 1;
-  /// Where the state of AdamW rests.
-  Tier state = {};
+  Tier state = {};  ///< The tier in which the optimizer's state rests.
+  /// Makes the optimizer whose state is counted; empty: AdamW.
+  std::function<std::unique_ptr<Optimizer>(std::vector<NamedParameter>)> optimizer = {};
   /// Sharded as `shard_units` says.
   bool fine_units = false;
 };
@@ -82,7 +84,7 @@ struct SplitCost {
   int64_t calls = 0;
 };
 
-/// Cost of one training step with AdamW of one rank, computed without allocation or communication.
+/// Cost of one training step of one rank, computed without allocation or communication.
 struct WEFT_API StepCost {
   /// Most bytes at once, by purpose.
   std::array<int64_t, kPurposes> memory = {};

@@ -9,6 +9,7 @@
 #include "weft/memory_budget.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
+#include "weft/optimizer_named.h"
 
 namespace weft::python {
 
@@ -298,24 +299,35 @@ void bind_memory_budget(py::module_& m) {
       "Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all "
       "ranks, names the first that differs and two ranks. Call it on all ranks");
   bind_plan(m);
+  // `print` of a module needs both.
+  def(m, "_strategy_of(module)",
+      [](const Module& module) { return FsdpModule::strategy_of(module); });
+  def(m, "_layout_of(parameter)", [](const Parameter& parameter) {
+    const Tensor& value = parameter.value();
+    return value.is_sharded() ? concat(' ', value.sharding()) : "";
+  });
   def(m,
       "plan_memory(build, mesh, memory, *, directory='', micro_steps=1, strategy='full_shard', "
-      "mp_policy=None)",
+      "mp_policy=None, optimizer='adamw')",
       "Chooses what blocks save for backward, whether parameters stay gathered, how many units are "
       "gathered early, whether the parts of blocks are units and, with a directory, what rests on "
-      "disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. "
+      "disk there, so that a training step with `optimizer` takes at most `memory` bytes of each "
+      "rank. "
       "build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of "
       "forward, and a function that runs forward and backward of one micro-step on device "
       "\"meta\"; it is called several times. ValueError with the least that would fit where "
       "nothing does. Computed without communication; ranks that call it alike choose alike",
       [](const py::function& build, const DeviceMesh& mesh, int64_t memory,
          const std::string& directory, int micro_steps, const std::string& strategy,
-         const std::optional<MixedPrecision>& precision) {
+         const std::optional<MixedPrecision>& precision, const std::string& optimizer) {
         const Callable kept(build);
         return released([&] {
           return plan_memory([&](const DeviceMesh& root) { return built_by(kept, root); }, mesh,
                              sharding_of(strategy, precision), {memory, directory},
-                             {.micro_steps = micro_steps});
+                             {.micro_steps = micro_steps,
+                              .optimizer = [&](std::vector<NamedParameter> parameters) {
+                                return optimizer_named(optimizer, std::move(parameters), {});
+                              }});
         });
       });
 }

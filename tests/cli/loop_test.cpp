@@ -67,6 +67,42 @@ TEST_F(Loop, SkipsAndStops) {
   expect(2, concat(common_, "--on-spike never --spike-threshold 2"), "--on-spike");
 }
 
+TEST_F(Loop, WritesMetricsToTheFolderOfTheRun) {
+  const std::string run = scratch_.path("run");
+  const auto steps = [&](int count) {
+    const auto lines = metrics_in(run + "/metrics.jsonl");
+    ASSERT_EQ(std::ssize(lines), count);
+    EXPECT_EQ(lines.back()["step"], count);
+  };
+  expect(0, concat(common_, "--steps 3 --save ", run, " --metrics ", scratch_.path("a.csv")));
+  steps(3);
+  expect(0, concat(common_, "--steps 5 --resume ", run, " --save ", run));
+  steps(5);
+  expect(0, concat("report ", run, " -o ", scratch_.path("page.html")));
+  // The same file by another name is written once.
+  expect(0, concat(common_, "--steps 2 --save ", scratch_.path("b"), " --metrics ",
+                   scratch_.path("b"), "/./metrics.jsonl"));
+  EXPECT_EQ(metrics_in(scratch_.path("b/metrics.jsonl")).size(), 2U);
+}
+
+TEST_F(Loop, TrainsInF16WithAScaledLoss) {
+  expect(0, concat(common_, "--dtype f16 --steps 4 --metrics ", metrics()));
+  const auto lines = metrics_in(metrics());
+  ASSERT_EQ(lines.size(), 4U);
+  for (const auto& line : lines) EXPECT_GE(line["loss_scale"], 1);
+  EXPECT_TRUE(lines.back()["loss"].is_number());
+  expect(0, concat("estimate --model tiny --dtype f16 --optimizer muon"), "optimizer");
+}
+
+/// `train` samples by the sampler of the API.
+TEST_F(Loop, SamplesAsSampleDoes) {
+  const std::string run = scratch_.path("run");
+  expect(0, concat(common_, "--steps 30 --lr 0.01 --save ", run, " --prompt line --sample 8"),
+         "--- sample, after 4 given tokens\nline|");
+  const std::string prompt = concat(" --prompt line --seed 0 --tokens 8");
+  expect(0, concat("sample ", run, prompt));
+}
+
 TEST_F(Loop, HasALowerRateForFineTuning) {
   const std::string run = scratch_.path("run");
   expect(0, concat(common_, "--steps 1 --save ", run));

@@ -9,7 +9,7 @@
 #include "weft/context.h"
 #include "weft/fsdp.h"
 #include "weft/ops.h"
-#include "weft/optimizers.h"
+#include "weft/optimizer_named.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -21,7 +21,7 @@ struct MeasuredStep {
 };
 
 /// A step as `weft train` takes it.
-inline void train_step(ParallelTransformer& model, AdamW& optimizer,
+inline void train_step(ParallelTransformer& model, Optimizer& optimizer,
                        const ParallelOptions& options) {
   const PurposeScope purpose(Purpose::activations);
   optimizer.zero_grad();
@@ -43,11 +43,14 @@ inline MeasuredStep measured_step(const TransformerConfig& config, const Paralle
               ParallelTransformer model(world, config, options);
               model.shard();
               model.model().materialize();
-              AdamW optimizer(model.model().named_parameters(), {.offload = options.choice.state});
-              for (int i = 0; i < 2; ++i) train_step(model, optimizer, options);
+              NamedOptimizerOptions named;
+              named.offload = options.choice.state;
+              const auto optimizer =
+                  optimizer_named(options.optimizer, model.model().named_parameters(), named);
+              for (int i = 0; i < 2; ++i) train_step(model, *optimizer, options);
               reset_peak_memory();
               const int64_t before = model.mesh().traffic().bytes;
-              train_step(model, optimizer, options);
+              train_step(model, *optimizer, options);
               if (world.rank() != 0) return;
               measured.bytes = model.mesh().traffic().bytes - before;
               const MemoryStatistics memory = memory_statistics();

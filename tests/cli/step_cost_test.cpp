@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 
 #include "tests/cli/measured_step.h"
 #include "tests/support/model_configs.h"
@@ -54,6 +55,27 @@ TEST(StepCost, IsWhatAStepTakes) {
   expect_told_beforehand({.mesh = "dp=2", .float8 = true});
   expect_told_beforehand({.mesh = "dp=2", .recompute = "full"});
   expect_told_beforehand({.mesh = "dp=2", .recompute = "selective"});
+}
+
+TEST(StepCost, CountsTheStateOfTheOptimizer) {
+  std::map<std::string, int64_t> bytes;
+  for (const std::string& name : optimizer_names()) {
+    for (const char* mesh : {"dp=1", "dp=3", "dp=2,tp=2"}) {
+      SCOPED_TRACE(name + ' ' + mesh);
+      ParallelOptions options{.mesh = mesh, .optimizer = name, .batch = 12, .seq = 16};
+      const int ranks = complete(options, 0, 64, "--ranks");
+      const StepCost cost = step_cost(fake_world(0, ranks, 8), small_llama(2), options);
+      const auto optimizer = static_cast<size_t>(Purpose::optimizer);
+      EXPECT_EQ(cost.memory[optimizer],
+                measured_step(small_llama(2), options, ranks).memory[optimizer]);
+      if (ranks == 1) bytes[name] = cost.memory[optimizer];
+    }
+  }
+  EXPECT_EQ(bytes["adam"], bytes["adamw"]);
+  EXPECT_EQ(2 * bytes["sgd"], bytes["adamw"]);
+  EXPECT_EQ(2 * bytes["lion"], bytes["adamw"]);
+  EXPECT_LT(bytes["adamw8bit"], bytes["lion"]);
+  EXPECT_LT(bytes["lion"], bytes["muon"]);
 }
 
 TEST(StepCost, IsWhatAStepTakesUnderTensorParallelism) {
