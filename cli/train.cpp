@@ -5,14 +5,12 @@
 #include <future>
 #include <memory>
 #include <optional>
-#include <random>
 
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"
 #include "cli/train_options.h"
-#include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
 #include "weft/error.h"
@@ -21,7 +19,6 @@
 #include "weft/extend/store.h"
 #include "weft/extend/token_files.h"
 #include "weft/generate.h"
-#include "weft/ops.h"
 #include "weft/optimizer_named.h"
 #include "weft/ranks.h"
 #include "weft/trace.h"
@@ -95,7 +92,7 @@ class Training {
     if (!options.init.empty()) load_weights(model_, options.init);
     NamedOptimizerOptions named = optimizer_options(options);
     named.offload = options.parallel.choice.state;
-    optimizer_ = optimizer_named(options.optimizer, model_.named_parameters(), named);
+    optimizer_ = optimizer_named(options.parallel.optimizer, model_.named_parameters(), named);
     if (is_first()) check_writable("--trace", options.trace);
     trainer_.emplace(model_, data.rows.train, *optimizer_, llama_.rows(), trainer_options());
   }
@@ -214,33 +211,17 @@ class Training {
     return ids;
   }
 
-  /// Adds --sample tokens, drawn from the model's distribution at temperature 0.7; the model sees
-  /// --seq tokens at once. Collective: all ranks draw alike.
-  void continue_tokens(std::vector<int64_t>& tokens) {
-    const NoGrad no_grad;
-    model_.set_training(false);
-    std::mt19937_64 random(options_.seed);
-    const int64_t context = options_.parallel.seq;
-    for (int64_t i = 0; i < options_.sample; ++i) {
-      const int64_t seen = std::min(std::ssize(tokens), context);
-      // Causal attention keeps what pads a row from its tokens, and the shapes stay equal.
-      std::vector<double> row(tokens.end() - seen, tokens.end());
-      row.resize(static_cast<size_t>(context));
-      const Tensor all =
-          model_(from_values(row, {1, context}, {DType::i64, device_, Sharding(mesh_, {})}));
-      const Tensor last = slice(all, 1, seen - 1, seen).full_tensor();
-      const auto weights = next_probabilities(last.to_vector<double>(), {}, {.temperature = 0.7});
-      std::discrete_distribution<int64_t> draw(weights.begin(), weights.end());
-      tokens.push_back(draw(random));
-    }
-    model_.set_training(true);
-  }
-
   void print_sample() {
     std::vector<int64_t> tokens = prompt();
     const size_t given = tokens.size();
-    continue_tokens(tokens);
+    model_.set_training(false);
+    const GenerateOptions options{.sampling = {.seed = options_.seed},
+                                  .tokens = options_.sample,
+                                  .window = options_.parallel.seq};
+    const std::vector<int64_t> added = generate(model_, mesh_, tokens, options);
+    model_.set_training(true);
     if (!is_first()) return;
+    tokens.insert(tokens.end(), added.begin(), added.end());
     print("--- sample, after ", given, " given tokens\n");
     std::optional<TextStream> text;
     if (data_.tokenizer) text.emplace(*data_.tokenizer, false);

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "data/generation/generation.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops.h"
 
@@ -17,9 +18,9 @@ using Prompt = std::vector<int64_t>;
 using UseId = std::function<bool(size_t prompt, std::optional<int64_t> id)>;
 
 static void check_prompt(const TransformerConfig& config, const std::string& name,
-                         const Prompt& prompt) {
+                         const Prompt& prompt, bool has_window) {
   if (prompt.empty()) fail("generate: ", name, " has 0 tokens, expected at least 1");
-  if (static_cast<int64_t>(prompt.size()) > config.max_sequence) {
+  if (!has_window && static_cast<int64_t>(prompt.size()) > config.max_sequence) {
     fail("generate: ", name, " has ", prompt.size(), " tokens, expected at most ",
          config.max_sequence);
   }
@@ -33,6 +34,9 @@ static void check_call(const TransformerModel& model, const std::vector<Prompt>&
                        const GenerateOptions& options) {
   if (options.tokens < 1) fail("generate: tokens is ", options.tokens, ", expected at least 1");
   if (options.batch < 1) fail("generate: batch is ", options.batch, ", expected at least 1");
+  if (options.window < 0 || options.window > model.config().max_sequence) {
+    fail("generate: window is ", options.window, ", expected 0 to ", model.config().max_sequence);
+  }
   check_sampling(options.sampling);
   if (!options.seeds.empty() && options.seeds.size() != prompts.size()) {
     fail("generate: number of seeds is ", options.seeds.size(), ", expected that of the prompts, ",
@@ -40,7 +44,7 @@ static void check_call(const TransformerModel& model, const std::vector<Prompt>&
   }
   for (size_t i = 0; i < prompts.size(); ++i) {
     check_prompt(model.config(), prompts.size() == 1 ? "the prompt" : concat("prompt ", i),
-                 prompts[i]);
+                 prompts[i], options.window > 0);
   }
 }
 
@@ -61,7 +65,7 @@ static std::vector<Prompt> agreed(const DeviceMesh& mesh, std::span<const Prompt
                                   GenerateOptions& options) {
   using Sampling = std::array<int64_t, sizeof(SamplingOptions) / sizeof(int64_t)>;
   auto sampling = std::bit_cast<Sampling>(options.sampling);
-  std::vector<int64_t> all = {options.tokens, options.batch,
+  std::vector<int64_t> all = {options.tokens, options.batch, options.window,
                               static_cast<int64_t>(options.seeds.size())};
   all.insert(all.end(), sampling.begin(), sampling.end());
   all.insert(all.end(), options.seeds.begin(), options.seeds.end());
@@ -72,12 +76,13 @@ static std::vector<Prompt> agreed(const DeviceMesh& mesh, std::span<const Prompt
   all = of_first(mesh, std::move(all));
   options.tokens = all[0];
   options.batch = all[1];
-  auto at = all.begin() + 3;
+  options.window = all[2];
+  auto at = all.begin() + 4;
   std::copy_n(at, sampling.size(), sampling.begin());
   options.sampling = std::bit_cast<SamplingOptions>(sampling);
   at += sampling.size();
-  options.seeds.assign(at, at + all[2]);
-  at += all[2];
+  options.seeds.assign(at, at + all[3]);
+  at += all[3];
   std::vector<Prompt> prompts;
   while (at != all.end()) {
     const auto size = static_cast<ptrdiff_t>(*at++);
@@ -87,9 +92,9 @@ static std::vector<Prompt> agreed(const DeviceMesh& mesh, std::span<const Prompt
   return prompts;
 }
 
-Decoder::Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context)
-    : model_(model), mesh_(mesh), cache_{.context = context} {
-  if (context < 1 || context > model.config().max_sequence) {
+Decoder::Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context, int64_t window)
+    : model_(model), mesh_(mesh), cache_{.context = context}, window_(window) {
+  if (window == 0 && (context < 1 || context > model.config().max_sequence)) {
     fail("decode: number of tokens is ", context, ", expected 1 to ", model.config().max_sequence,
          ", those of the model");
   }
@@ -107,9 +112,19 @@ Tensor Decoder::ids_of(std::span<const int64_t> tokens, int64_t rows) const {
                      {DType::i64, device, Sharding(mesh_, {})});
 }
 
+std::vector<double> Decoder::next_of_window() {
+  const NoGrad no_grad;
+  const int64_t seen = std::min(std::ssize(seen_), window_);
+  // Causal attention keeps what pads a row from its tokens, and the shapes stay equal.
+  std::vector<int64_t> row(seen_.end() - seen, seen_.end());
+  row.resize(static_cast<size_t>(window_));
+  return slice(model_(ids_of(row, 1)), 1, seen - 1, seen).full_tensor().to_vector<double>();
+}
+
 std::vector<double> Decoder::next(std::span<const int64_t> tokens) {
   const bool changes = changes_rotation(static_cast<int64_t>(tokens.size()));
   seen_.insert(seen_.end(), tokens.begin(), tokens.end());
+  if (window_ > 0) return next_of_window();
   if (changes) {
     // All keys rotate by other frequencies from here on.
     cache_ = {.context = cache_.context};
@@ -126,7 +141,7 @@ std::vector<std::vector<double>> Decoder::next(std::span<Decoder* const> decoder
   std::vector<int64_t> ids;
   for (size_t i = 0; i < decoders.size(); ++i) {
     Decoder& one = *decoders[i];
-    if (one.changes_rotation(1)) {
+    if (one.window_ > 0 || one.changes_rotation(1)) {
       logits[i] = one.next(tokens.subspan(i, 1));
       continue;
     }
@@ -183,10 +198,13 @@ class Generation {
 
   Row begun(size_t number, const Prompt& prompt) const {
     const auto size = static_cast<int64_t>(prompt.size());
-    const int64_t context = size + std::min(options_.tokens, model_.config().max_sequence - size);
+    const int64_t most =
+        options_.window > 0 ? options_.tokens : model_.config().max_sequence - size;
+    const int64_t context = size + std::min(options_.tokens, most);
     const uint64_t seed =
         options_.seeds.empty() ? options_.sampling.seed + number : options_.seeds[number];
-    Row row{number, prompt.size(), prompt, Decoder(model_, mesh_, context), std::mt19937_64(seed)};
+    Row row{number, prompt.size(), prompt, Decoder(model_, mesh_, context, options_.window),
+            std::mt19937_64(seed)};
     row.logits = row.decoder.next(prompt);
     return row;
   }

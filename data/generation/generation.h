@@ -12,12 +12,12 @@
 
 namespace weft {
 
-/// Computes the logits of one sequence token by token, with a cache, alone or with others. The
-/// model is cut by its styles or whole, not fully sharded. Collective over the mesh.
+/// Computes the logits of one sequence token by token, with a cache, alone or with others. With a
+/// cache the model is cut by its styles or whole, not fully sharded. Collective over the mesh.
 class Decoder {
  public:
-  /// At most `context` tokens.
-  Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context);
+  /// At most `context` tokens. With a `window` the model sees the last ones only, without a cache.
+  Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context, int64_t window = 0);
 
   /// The logits [vocabulary] that follow the last of `tokens`, which follow those given before: the
   /// prompt at first, then one a call. std::invalid_argument beyond the context.
@@ -26,10 +26,11 @@ class Decoder {
   static std::vector<std::vector<double>> next(std::span<Decoder* const> decoders,
                                                std::span<const int64_t> tokens);
   /// Tokens given so far.
-  int64_t position() const { return cache_.position; }
+  int64_t position() const { return window_ > 0 ? std::ssize(seen_) : cache_.position; }
   const KeyValueCache& cache() const { return cache_; }
 
  private:
+  std::vector<double> next_of_window();
   /// Whether `count` tokens more change the rotation of those before.
   bool changes_rotation(int64_t count) const;
   /// ids [rows, n] on the model's device.
@@ -38,6 +39,7 @@ class Decoder {
   TransformerModel& model_;
   DeviceMesh mesh_;
   KeyValueCache cache_;
+  int64_t window_;
   /// The tokens given so far.
   std::vector<int64_t> seen_;
 };

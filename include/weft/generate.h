@@ -48,13 +48,16 @@ struct GenerateOptions {
   std::vector<uint64_t> seeds = {};
   /// For several prompts: the most that are continued at once. The next begins where one ends.
   int64_t batch = 16;
+  /// Above 0: keys and values are not kept. Each token is computed from the last `window` tokens by
+  /// the model's forward, which also a fully sharded model has, and the text may be of any length.
+  int64_t window = 0;
 };
 
 /// Continues `prompt`, which has at least one token, by tokens drawn from the model's distribution,
 /// and returns those. Calls `use` with each at once and stops when that returns false. Keys and
 /// values are kept, so the model is cut by its styles over an axis "tp" of the mesh or whole, not
-/// fully sharded. It stops at the longest sequence of the model. Collective over the mesh: the
-/// prompt, the options, the draws and the end are those of its first rank.
+/// fully sharded, and it stops at the longest sequence of the model; see `window`. Collective over
+/// the mesh: the prompt, the options, the draws and the end are those of its first rank.
 WEFT_API std::vector<int64_t> generate(TransformerModel& model, const DeviceMesh& mesh,
                                        std::span<const int64_t> prompt,
                                        const GenerateOptions& options = {},
