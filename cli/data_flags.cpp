@@ -15,7 +15,7 @@ namespace weft::cli {
 void add_text_flags(CLI::App& command, TextFlags& flags) {
   add_named(command, "--field", flags.field, "NAME",
             "Field of each line of JSON that has its text or its messages (default: messages, "
-            "prompt and completion, or text)");
+            "conversations, prompt and completion, or text)");
   add_shown(command, "--loss-on", flags.loss,
             "Tokens that count for the loss: assistant, all, or auto, which is the assistant's in "
             "conversations")

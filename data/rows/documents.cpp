@@ -2,6 +2,7 @@
 #include "data/rows/documents.h"
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "weft/error.h"
@@ -58,11 +59,14 @@ class Line {
       fail("data: ", where_, ": the field ", in_quotes(field), " is a ", value.type_name(),
            ", expected a text or a list of messages");
     }
-    if (fields_.contains("messages")) return conversation(list("messages"));
+    for (const char* name : {"messages", "conversations"}) {
+      if (fields_.contains(name)) return conversation(list(name));
+    }
     if (fields_.contains("prompt") && fields_.contains("completion")) return completion();
     if (fields_.contains("text")) return text(at("text").get<std::string>());
     fail("data: ", where_, ": the fields are ", field_names(),
-         ", expected messages, prompt and completion, or text; ", "name another field by --field");
+         ", expected messages, conversations, prompt and completion, or text; name another field ",
+         "by --field");
   }
 
  private:
@@ -131,7 +135,43 @@ class Line {
     return made;
   }
 
-  Document conversation(const Json& messages) const {
+  /// Messages of ShareGPT, {"from": "human", "value": ...}, with the keys and roles of others.
+  static Json with_roles(Json messages) {
+    static constexpr std::pair<const char*, const char*> kRoles[] = {{"human", "user"},
+                                                                     {"gpt", "assistant"}};
+    for (Json& message : messages) {
+      if (!message.is_object() || !message.contains("from") || !message.contains("value")) continue;
+      message["role"] = message["from"];
+      message["content"] = message["value"];
+      for (const char* old : {"from", "value"}) message.erase(old);
+      for (const auto& [from, role] : kRoles) {
+        if (message["role"] == from) message["role"] = role;
+      }
+    }
+    return messages;
+  }
+
+  /// A conversation without answers has no loss, but one whose answers have another role than the
+  /// assistant's is a mistake.
+  void check_roles(const Json& messages) const {
+    static constexpr std::array<std::string_view, 5> kOthers = {"system", "developer", "user",
+                                                                "tool", "function"};
+    std::vector<std::string> roles;
+    bool are_known = true;
+    for (const Json& message : messages) {
+      const std::string role = message.value("role", "");
+      are_known = are_known && std::ranges::count(kOthers, role) > 0;
+      if (std::ranges::count(roles, in_quotes(role)) == 0) roles.push_back(in_quotes(role));
+    }
+    if (are_known) return;
+    fail(
+        "data: ", where_, ": the roles are ", listed(roles),
+        ", expected \"assistant\" among them, for the loss is on the assistant's tokens; train on ",
+        "all tokens by --loss-on all");
+  }
+
+  Document conversation(const Json& given) const {
+    const Json messages = with_roles(given);
     Spans answers;
     const std::string all = render(messages, false, answers);
     if (answers.empty() && loss_ != LossOn::all) {
@@ -139,6 +179,7 @@ class Line {
         if (messages[i].value("role", "") != "assistant") continue;
         answers.push_back(answer(messages, i, i + 1, all));
       }
+      if (answers.empty()) check_roles(messages);
     }
     return rendered(all, answers);
   }

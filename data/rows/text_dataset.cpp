@@ -115,8 +115,14 @@ static void load(Source& source, const DataOptions& options) {
   RowForm form{.sequence = options.sequence, .packs = options.pack, .seed = options.seed};
   if (options.tokenizer) form.padding = options.tokenizer->eos().value_or(0);
   if (data_kind(files[0]) == DataKind::tokens) {
-    tokens.index = std::make_shared<TokenIndex>(files, tokens.ids->file_sizes());
-    if (!tokens.index->exists()) tokens.index.reset();
+    const auto index = std::make_shared<TokenIndex>(files, tokens.ids->file_sizes());
+    if (!source.folder && options.loss == LossOn::assistant && !index->has_marks()) {
+      fail("data: ", files[0],
+           " has no index (.idx) of the assistant's tokens, expected one for a ",
+           "loss on them alone; weft tokenize writes it of conversations");
+    }
+    if (!source.folder && options.loss == LossOn::all) index->count_all();
+    if (index->exists()) tokens.index = index;
   }
   if (options.pack && !tokens.index) {
     fail("data: ", files[0],

@@ -46,6 +46,8 @@ class TokenIndex {
   bool exists() const { return !shards_.empty(); }
   bool has_rows() const { return has_rows_; }
   bool has_marks() const { return has_marks_; }
+  /// All tokens count from here on.
+  void count_all() { has_marks_ = false; }
   /// The first token of each document, ascending.
   const std::vector<int64_t>& starts() const { return starts_; }
   /// Replaces those of `targets`, which are the tokens from `from` on, that do not count by

@@ -31,8 +31,9 @@ struct DataOptions {
   /// most kByteIds ids may read, unless `bytes`.
   std::optional<Tokenizer> tokenizer = {};
   bool bytes = false;
-  /// The field of a line of JSON that has the text or the messages; empty: `messages`, `prompt` and
-  /// `completion`, or `text`.
+  /// The field of a line of JSON that has the text or the messages; empty: `messages`,
+  /// `conversations` (also with the keys and roles of ShareGPT), `prompt` and `completion`, or
+  /// `text`.
   std::string field = {};
   LossOn loss = LossOn::automatic;
   /// Whether a row holds several documents, whose tokens do not attend to each other. Otherwise a

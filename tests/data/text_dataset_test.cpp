@@ -278,9 +278,15 @@ TEST(TextDataset, SaysWhatIsWrongWithALine) {
   EXPECT_TRUE(error("{\"text\": \"open").starts_with("not valid JSON: "));
   EXPECT_EQ(error("[1]"), "the JSON value is not an object");
   EXPECT_EQ(error(R"({"text": 5})"), "the field \"text\" is a number, expected a text");
-  EXPECT_EQ(error(R"({"a": 5, "b": 1})"),
-            "the fields are \"a\", \"b\", expected messages, prompt and completion, or text; name "
-            "another field by --field");
+  EXPECT_EQ(
+      error(R"({"a": 5, "b": 1})"),
+      "the fields are \"a\", \"b\", expected messages, conversations, prompt and completion, or "
+      "text; name another field by --field");
+  EXPECT_EQ(
+      error(R"({"messages": [{"role": "user", "content": "a"},)"
+            R"({"role": "bot", "content": "b"}]})"),
+      "the roles are \"user\", \"bot\", expected \"assistant\" among them, for the loss is on "
+      "the assistant's tokens; train on all tokens by --loss-on all");
   EXPECT_EQ(error(R"({"messages": "hi"})"),
             "the field \"messages\" is a string, expected a list of messages");
   EXPECT_EQ(error(R"({"messages": []})"), "chat: there are 0 messages, expected at least 1");
@@ -295,6 +301,22 @@ TEST(TextDataset, SaysWhatIsWrongWithALine) {
             "the field \"text\" is missing, expected it among \"a\"");
   EXPECT_EQ(error(R"({"text": {}})", {.field = "text"}),
             "the field \"text\" is a object, expected a text");
+}
+
+/// ShareGPT's keys and roles are those that its users have.
+TEST(TextDataset, ReadsConversationsOfShareGpt) {
+  const rows::DocumentReader reader({.tokenizer = tokenizer()});
+  const auto usual = reader.line(R"({"messages": [{"role": "system", "content": "s"},)"
+                                 R"({"role": "user", "content": "a b"},)"
+                                 R"({"role": "assistant", "content": "c d"}]})",
+                                 "x: line 1");
+  const auto other = reader.line(R"({"conversations": [{"from": "system", "value": "s"},)"
+                                 R"({"from": "human", "value": "a b"},)"
+                                 R"({"from": "gpt", "value": "c d"}]})",
+                                 "x: line 1");
+  EXPECT_EQ(other.ids, usual.ids);
+  EXPECT_EQ(other.counts, usual.counts);
+  EXPECT_GT(std::ranges::count(other.counts, 1), 0);
 }
 
 TEST(TextDataset, RefusesATemplateThatChangesEarlierMessages) {
@@ -391,6 +413,36 @@ TEST(TextDataset, SaysWhatIsWrongWithAnIndex) {
                             "/tokens-00000.idx is damaged, expected a file of weft tokenize");
   EXPECT_EQ(error_of([&] { make("c", "text", 0); }),
             "data: tokens of a file must be at least 1 and at most 2147483647, got 0");
+}
+
+/// Marks of an index are those of the tokeniser's run; what is asked for later decides.
+TEST(TextDataset, TakesTheLossThatIsAskedForOfTokenFiles) {
+  const Scratch scratch;
+  const auto make = [&](const std::string& name, const std::string& from) {
+    const std::string folder = scratch.path(name);
+    fs::create_directories(folder);
+    write_token_files(data_files(std::vector{at(from)}), {.tokenizer = tokenizer()}, folder);
+    return folder;
+  };
+  const std::string chat = make("chat", "chat.jsonl"), text = make("text", "text");
+  const auto counted = [&](LossOn loss) {
+    const auto data =
+        text_dataset({.paths = {chat}, .sequence = 64, .tokenizer = tokenizer(), .loss = loss});
+    Ids ids(static_cast<size_t>(64 * data->rows())), targets(ids.size());
+    data->read(0, {ids, targets});
+    return std::ssize(targets) - std::ranges::count(targets, kIgnoredTarget);
+  };
+  EXPECT_GT(counted(LossOn::automatic), 0);
+  EXPECT_EQ(counted(LossOn::assistant), counted(LossOn::automatic));
+  EXPECT_GT(counted(LossOn::all), counted(LossOn::automatic));
+  EXPECT_EQ(
+      error_of([&] {
+        (void)text_dataset({.paths = {text}, .tokenizer = tokenizer(), .loss = LossOn::assistant})
+            ->rows();
+      }),
+      "data: " + text +
+          "/tokens-00000.bin has no index (.idx) of the assistant's tokens, "
+          "expected one for a loss on them alone; weft tokenize writes it of conversations");
 }
 
 TEST(TextDataset, RefusesIdsBeyondTheModel) {
