@@ -166,14 +166,14 @@ model, weight, held = first(weights, {"dp": 4})
 print(model)
 print(str(weight).splitlines()[0])  # its elements follow
 print(held, "of", 4 * sum(parameter.numel() for parameter in model.parameters()), "bytes")
-#| Sequential(
-#|   (0): MLP(
-#|     (up): Linear(weight: (16, 4), bias: (16,))
-#|     (down): Linear(weight: (4, 16), bias: (4,))
+#| Sequential(full_shard over dp=4
+#|   (0): MLP(full_shard over dp=4
+#|     (up): Linear(weight: (16, 4) mesh(dp=4)[S(0)], bias: (16,) mesh(dp=4)[S(0)])
+#|     (down): Linear(weight: (4, 16) mesh(dp=4)[S(0)], bias: (4,) mesh(dp=4)[S(0)])
 #|   )
-#|   (1): MLP(
-#|     (up): Linear(weight: (16, 4), bias: (16,))
-#|     (down): Linear(weight: (4, 16), bias: (4,))
+#|   (1): MLP(full_shard over dp=4
+#|     (up): Linear(weight: (16, 4) mesh(dp=4)[S(0)], bias: (16,) mesh(dp=4)[S(0)])
+#|     (down): Linear(weight: (4, 16) mesh(dp=4)[S(0)], bias: (4,) mesh(dp=4)[S(0)])
 #|   )
 #| )
 #| Tensor([16, 4], f32, cpu, mesh(dp=4)[S(0)])

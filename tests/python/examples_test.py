@@ -64,6 +64,51 @@ def test_training_learns_and_saves(tmp_path, launcher):
     assert len(files) == (4 if launcher == "threads" else 3)
 
 
+def reference_losses(name):
+    return json.loads((ROOT / "tests/reference/examples/losses.json").read_text())[name]
+
+
+def sft(ranks, *more):
+    data = ROOT / "tests/reference/datasets"
+    return run(
+        "sft_lora.py", "--model", data / "model", "--tokenizer", data, "--data",
+        data / "chat.jsonl", "--adapter", ROOT / "tests/reference/examples/adapter", "--ranks",
+        ranks, *more,
+    )  # fmt: skip
+
+
+def vit(ranks):
+    init = ROOT / "tests/reference/examples/vit.safetensors"
+    return run("vit.py", "--init", init, "--ranks", ranks)
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+@pytest.mark.parametrize("example", [sft, vit])
+def test_fine_tuning_and_images_have_the_losses_of_pytorch(example, ranks):
+    losses = losses_of(example(ranks))
+    assert losses == pytest.approx(reference_losses(example.__name__), abs=1e-4)
+
+
+@pytest.mark.parametrize("example", [sft, vit])
+def test_examples_have_the_losses_of_this_pytorch(example):
+    for package in ("torch", "peft", "transformers", "tokenizers"):
+        pytest.importorskip(package, reason=f"needs {package}, to run the example in PyTorch")
+    code = f"import make_examples; print(make_examples.{example.__name__}_losses())"
+    folder = ROOT / "tests/reference"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    losses = losses_of(example(2))
+    assert losses == pytest.approx(json.loads(done.stdout.splitlines()[-1]), abs=1e-4)
+
+
+def test_adapters_of_the_example_are_written(tmp_path):
+    sft(2, "--steps", 1, "--out", tmp_path / "adapter")
+    config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert config["r"] == 4 and config["target_modules"] == ["down_proj", "q_proj", "v_proj"]
+
+
 def test_training_is_a_loop_of_40_lines():
     text = (EXAMPLES / "train.py").read_text()
     body = re.search(r"^def main\(world\):\n(.*?)^(?=\S)", text, re.M | re.S)[1].rstrip()
