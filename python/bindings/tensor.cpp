@@ -9,6 +9,7 @@
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
+#include "weft/picture.h"
 
 namespace weft::python {
 
@@ -236,6 +237,18 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       taking<MaybeTensor, DeviceMesh, Placements, int>(&scatter),
       "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
       "a leaf on all ranks where root's requires a gradient");
+  py::class_<Picture>(m, "Picture",
+                      "Which rank holds which part: str() is the text, `svg` the picture, which "
+                      "notebooks show; save(path) writes it")
+      .def("__repr__", [](const Picture& self) { return self.text; })
+      .def_readonly("svg", &Picture::svg, "The text of an SVG file")
+      .def("_repr_svg_", [](const Picture& self) { return self.svg; });
+  def(m, "visualize(tensor, placements=None)",
+      "Which rank holds which part of a tensor, as a Picture. With `placements`, also the plan of "
+      "tensor.redistribute(placements) and which rank holds which part after it. No communication",
+      [](const Tensor& x, const std::optional<Placements>& p) {
+        return p ? visualize(x, *p) : visualize(x);
+      });
   def(m, "explain(tensor, placements)",
       "What `redistribute` would do: steps, bytes, predicted time, peak memory",
       [](const Tensor& x, const Placements& p) { return explain(x, p); });

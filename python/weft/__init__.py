@@ -26,7 +26,7 @@ from weft._context import connect, enable_grad, no_grad, no_sync, run_world, tra
 from weft._fsdp import FSDPModule, register_fsdp_forward_method
 from weft._names import *
 from weft._program import estimate
-from weft._visualize import visualize
+from weft._explain import explain
 from weft import autograd, linalg, nn, ops, optim, testing, training
 from weft import torch as _torch
 from weft._arguments import missing_in as _missing_in

@@ -55,13 +55,15 @@ def _casting(dtype):
 
 
 def _lines(module, indent):
+    """The children, the shapes and layouts of the own parameters, and the strategy."""
     children = module.named_children()
-    own = ", ".join(
-        f"{name}: {parameter.shape}"
+    own = [
+        f"{name}: {parameter.shape}{_weft._layout_of(parameter)}"
         for name, parameter in module.named_parameters()
         if "." not in name
-    )
-    head = f"{type(module).__name__}({own}"
+    ]
+    own += filter(None, [_weft._strategy_of(module)])
+    head = f"{type(module).__name__}({', '.join(own)}"
     if not children:
         return head + ")"
     deeper = indent + "  "

@@ -8,6 +8,7 @@ import io
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -102,6 +103,56 @@ def test_programs_of_a_page_run_and_print_what_it_shows(page, tmp_path, monkeypa
             exec(compile(program, page, "exec"), names)
         if expected:
             assert printed.getvalue() == expected
+
+
+CPP_BLOCK = re.compile(r"^```cpp\n(.*?)^```$", re.M | re.S)
+#: What the snippets of pages have been given.
+CPP_GIVEN = """
+struct Given {
+  DeviceMesh mesh;
+  Communicator world;
+  TransformerConfig config;
+  TransformerModel& model;
+  Optimizer& optimizer;
+  Tensor ids, targets, batch;
+  std::shared_ptr<const Dataset> data, held_out;
+};
+"""
+
+
+def cpp_program():
+    """All C++ snippets of pages in one file: programs and classes in a namespace each, others as
+    the body of a function. Those with <mpi.h> are compiled as examples."""
+    parts, headers = [], {"iostream"}
+    names = re.findall(r"[&>\w] ([\w, ]+);$", CPP_GIVEN.replace("};", ""), re.M)
+    given = [name.strip() for line in names for name in line.split(",")]
+    used = "".join(f"[[maybe_unused]] auto& {name} = given.{name};\n" for name in given)
+    for page in PAGES:
+        for number, block in enumerate(CPP_BLOCK.findall(text_of(page))):
+            if "MPI_" in block:
+                continue
+            headers |= set(re.findall(r"^#include <(\w+)>$", block, re.M))
+            code = re.sub(r"^#include .*\n", "", block, flags=re.M)
+            code = re.sub(r"^using namespace weft;\n", "", code, flags=re.M)
+            is_whole = re.search(r"^(int main|class |struct |static )", code, re.M)
+            code = code.replace("int main(", "void program(")
+            if not is_whole:  # what the snippet declares hides what is given
+                code = f"void run(Given& given) {{\n{used}{{\n{code}}}}}\n"
+            parts.append(f"namespace n{len(parts)} {{\n#line 1 \"{page}:{number}\"\n{code}}}\n")
+    includes = "".join(f"#include <{name}>\n" for name in sorted(headers))
+    start = f'{includes}#include "weft/weft.h"\nusing namespace weft;\n{CPP_GIVEN}'
+    return start + "".join(parts), len(parts)
+
+
+def test_cpp_snippets_compile():
+    compiler = shutil.which("c++")
+    if not compiler:
+        pytest.skip("there is no C++ compiler")
+    program, count = cpp_program()
+    command = [compiler, "-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", "-x", "c++", "-"]
+    done = subprocess.run(command, input=program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert count > 5
 
 
 def test_flags_of_commands_exist():
