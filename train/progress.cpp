@@ -10,6 +10,7 @@
 #include "weft/error.h"
 #include "weft/extend/metrics_destination.h"
 #include "weft/extend/run_folder.h"
+#include "weft/extend/store.h"
 #include "weft/moe.h"
 #include "weft/transformer.h"
 
@@ -51,7 +52,8 @@ Progress::Progress(const TrainerOptions& options, int64_t done) : options_(optio
   for (const std::string& destination : options.metrics) {
     writers_.push_back(metrics_writer(flag, destination, done));
   }
-  if (options.checkpoints.save.empty()) return;
+  // An object store has no file that grows.
+  if (options.checkpoints.save.empty() || is_object_path(options.checkpoints.save)) return;
   const std::string own = run_metrics(options.checkpoints.save);
   const bool is_given = std::ranges::any_of(options.metrics, [&](const std::string& destination) {
     return located(metrics_destination(destination).path) == located(own);
