@@ -12,6 +12,7 @@
 #include "tests/support/scratch.h"
 #include "weft/error.h"
 #include "weft/extend/token_files.h"
+#include "weft/ops/networks.h"
 
 namespace weft {
 namespace {
