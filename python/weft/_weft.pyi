@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientHookHandle', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'StepReport', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'Trainer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_dcp', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'grad', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientHookHandle', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Picture', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'StepReport', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'Trainer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_dcp', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'grad', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'peft_options', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'visualize', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -3436,6 +3436,23 @@ class GradientHookHandle:
     """
     def remove(self) -> None:
         ...
+class Picture:
+    """
+    Which rank holds which part: str() is the text, `svg` the picture, which notebooks show; save(path) writes it
+    """
+    def __repr__(self) -> str:
+        ...
+    def _repr_svg_(self) -> str:
+        ...
+    def save(self, path):
+        """
+        Writes the picture to an .svg file.
+        """
+    @property
+    def svg(self) -> str:
+        """
+        The text of an SVG file
+        """
 class Linear(Module):
     """
     [..., in] -> [..., out]: x weight^T (+ bias). Parameters: weight [out, in] and bias [out], uniform in +-1 / sqrt(in); with `std`, the weight is normal and the bias 0
@@ -3836,6 +3853,10 @@ class Optimizer:
         """
     def __reduce_ex__(self, arg0: typing.Any) -> typing.Any:
         ...
+    def __repr__(self):
+        """
+        As PyTorch's: the options of each group, and how many parameters it has.
+        """
     def _copy_for(self, parameters: collections.abc.Sequence[Parameter]) -> Optimizer:
         ...
     def _group_numbers(self, arg0: int) -> dict:
@@ -3933,6 +3954,28 @@ class Adam(Optimizer):
         """
         Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
         """
+class AdamW8bit(Optimizer):
+    """
+    AdamW whose moments have 8 bits an element and a scale for 128 elements of a row; their bits do not depend on the layout
+    """
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, least_elements: float = 4096.0) -> None:
+        """
+        The arguments are those of AdamW. least_elements: smaller parameters, and vectors, have moments of float32
+        """
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
+class Lamb(Optimizer):
+    """
+    Layer-wise adapted Adam (You et al., 2020)
+    """
+    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
+        ...
+    def add_param_group(self, param_group: dict) -> None:
+        """
+        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
+        """
 class Lion(Optimizer):
     """
     Evolved sign momentum (Chen et al., 2023): steps by signs, one moment
@@ -3955,16 +3998,6 @@ class SGD(Optimizer):
         """
         Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
         """
-class Lamb(Optimizer):
-    """
-    Layer-wise adapted Adam (You et al., 2020)
-    """
-    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-06, weight_decay: float = 0.01, *, decays: typing.Any = None, offload: builtins.bool | str = False) -> None:
-        ...
-    def add_param_group(self, param_group: dict) -> None:
-        """
-        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
-        """
 class Muon(Optimizer):
     """
     Momentum orthogonalized by a Newton-Schulz iteration (Jordan et al., 2024), as torch.optim.Muon; AdamW for what is no matrix inside the model. Each matrix is iterated by one rank of its mesh
@@ -3972,18 +4005,6 @@ class Muon(Optimizer):
     def __init__(self, parameters: typing.Any, lr: float = 0.001, weight_decay: float = 0.1, momentum: float = 0.95, nesterov: builtins.bool = True, ns_coefficients: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"] = [3.4445, -4.775, 2.0315], eps: float = 1e-07, ns_steps: float = 5.0, adjust_lr_fn: str | None = None, *, ns_dtype: DType | str = ..., is_matrix: typing.Any = None, betas: tuple[float, float] = (0.9, 0.95), adam_eps: float = 1e-08, decays: typing.Any = None) -> None:
         """
         parameters and decays as in AdamW. adjust_lr_fn: 'original', 'match_rms_adamw', with which rates of AdamW fit, or 'spectral_unclamped'. ns_dtype: of the iteration and of what travels for it. is_matrix(name, parameter): False for those of 2 dims that AdamW updates with betas and adam_eps (embeddings and heads, by their names, unless given)
-        """
-    def add_param_group(self, param_group: dict) -> None:
-        """
-        Adds a group, a dict with "params" and the options that differ from those that the optimizer was made with; between steps too
-        """
-class AdamW8bit(Optimizer):
-    """
-    AdamW whose moments have 8 bits an element and a scale for 128 elements of a row; their bits do not depend on the layout
-    """
-    def __init__(self, parameters: typing.Any, lr: float = 0.001, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-08, weight_decay: float = 0.01, *, decays: typing.Any = None, least_elements: float = 4096.0) -> None:
-        """
-        The arguments are those of AdamW. least_elements: smaller parameters, and vectors, have moments of float32
         """
     def add_param_group(self, param_group: dict) -> None:
         """
@@ -4432,6 +4453,8 @@ class StateDict:
     """
     def __init__(self, tensors: collections.abc.Mapping[str, Tensor] = {}, numbers: collections.abc.Mapping[str, int] = {}) -> None:
         ...
+    def __repr__(self) -> str:
+        ...
     @property
     def numbers(self) -> dict[str, int]:
         ...
@@ -4475,6 +4498,8 @@ class TrainingState:
     """
     def __init__(self) -> None:
         ...
+    def __repr__(self) -> str:
+        ...
     @typing.overload
     def add(self, name: str, part: Module) -> None:
         """
@@ -4495,6 +4520,11 @@ class TrainingState:
     @typing.overload
     def add(self, name: str, part: Tensor) -> None:
         ...
+    @typing.overload
+    def add(self, name: str, part: typing.Any) -> None:
+        """
+        Also a GradScaler, a scheduler of lr_scheduler, or any object with state_dict() and load_state_dict() of numbers, texts, lists and dicts, equal on all ranks
+        """
     def add_adapters(self, name: str, part: Module) -> None:
         """
         Only the adapters of a module; ValueError at a load when rank or alpha differ
@@ -4699,6 +4729,11 @@ class StepReport:
         The mean of the targets that count; NaN without any
         """
     @property
+    def loss_scale(self) -> float | None:
+        """
+        The factor of the loss in backward of a float16 model, else None
+        """
+    @property
     def seconds(self) -> float:
         """
         Since the first step began
@@ -4723,7 +4758,7 @@ class Trainer:
     """
     Trains a model: reads rows, accumulates gradients, clips them, updates, validates, reports, saves and resumes. One a rank; calls are collective over the mesh
     """
-    def __init__(self, model: Module, data: typing.Any, optimizer: typing.Any, mesh: DeviceMesh, loss: typing.Any = None, *, batch: int = 16, accumulate: int = 1, steps: int = 100, clip: float = 1.0, schedule: typing.Any = None, device: Device | str = ..., validation: typing.Any = None, validate_every: int = 0, validation_batches: int = 0, on_non_finite: str = 'stop', spike: float = 0.0, on_spike: str = 'stop', most_skipped: int = 10, patience: int = 0, keep_best: builtins.bool = False, model_files: str = '', metrics: collections.abc.Sequence[str] = [], save: str = '', save_every: int = 0, keep: int = 3, resume: str = '', allow_change: collections.abc.Sequence[str] = [], heeds_signals: builtins.bool = False, tell: typing.Any = None, on_step: typing.Any = None, on_evaluation: typing.Any = None, on_save: typing.Any = None) -> None:
+    def __init__(self, model: Module, data: typing.Any, optimizer: typing.Any, mesh: DeviceMesh, loss: typing.Any = None, *, batch: int = 16, accumulate: int = 1, steps: int = 100, clip: float = 1.0, schedule: typing.Any = None, device: Device | str = ..., validation: typing.Any = None, validate_every: int = 0, validation_batches: int = 0, on_non_finite: str = 'stop', spike: float = 0.0, on_spike: str = 'stop', loss_scale: float = 65536.0, most_skipped: int = 10, patience: int = 0, keep_best: builtins.bool = False, model_files: str = '', metrics: collections.abc.Sequence[str] = [], save: str = '', save_every: int = 0, keep: int = 3, resume: str = '', allow_change: collections.abc.Sequence[str] = [], heeds_signals: builtins.bool = False, tell: typing.Any = None, on_step: typing.Any = None, on_evaluation: typing.Any = None, on_save: typing.Any = None) -> None:
         """
         The model has memory and its final layout: load weights, then shard, then make the optimizer. data: a Dataset; or rows, as a sequence, as a function of an index, or as an object with read(first, count). A row is an array of ids, one more than a row has targets, or a tuple of ids, targets (-100: does not count) and, for packed documents, segments. batch: rows of a step over all ranks, which all axes of `mesh` cut (pass a view, mesh['dp'], where other axes hold the same rows). loss(ids, targets) gives the mean of the targets that count; without, the model is a TransformerModel. schedule(steps done) gives the learning rate. save: a folder for checkpoints. resume: a folder to go on from, where there is a checkpoint; on any number of ranks. tell(line), on rank 0; on_step(StepReport), on_evaluation(step, loss) and on_save(path), on all ranks. spike: a loss above so many times the median of the last 32 is a spike. patience: validations in a row without a lower loss that end the run. keep_best: saves to the folder best of `save`, too
         """
@@ -4792,6 +4827,8 @@ def _jacobian(function: collections.abc.Callable, inputs: typing.Any, create_gra
     ...
 def _jvp(function: collections.abc.Callable, inputs: typing.Any, v: typing.Any, create_graph: builtins.bool) -> tuple:
     ...
+def _layout_of(parameter: Parameter) -> str:
+    ...
 def _method(arg0: typing.Any) -> typing.Any:
     ...
 @typing.overload
@@ -4819,6 +4856,8 @@ def _scatter_along(x: Tensor, dim: int, index: Tensor, src: Tensor | float) -> T
 def _slice_scatter(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     ...
 def _sort_along(x: Tensor, axis: int = -1, descending: builtins.bool = False) -> typing.Any:
+    ...
+def _strategy_of(module: Module) -> str:
     ...
 def _sweep(op: Op, axes: collections.abc.Sequence[tuple[str, int]], most: int, percent: int, seed: int) -> tuple[builtins.bool, str]:
     ...
@@ -6179,15 +6218,19 @@ def parallelize(module: Module, mesh: DeviceMesh, plan: dict) -> Module:
     """
     Lays out the module's parameters along `mesh`, a view of one axis (mesh['tp']), as the plan says, {path: style or list of styles} with * for any part of one name; whole along other axes. Inputs must be laid out over the root mesh. Call it before fully_shard. ValueError, with nothing changed, for a path that matches nothing, heads that are not divided, or a style that does not fit its module. Gives the module
     """
+def peft_options(model: Module, directory: str) -> dict:
+    """
+    The options of the adapters in such files, as add_adapters takes them before a model is sharded: rank, alpha, dropout, rslora and targets, which are paths in the model
+    """
 def permute_dims(x: Tensor, axes: collections.abc.Sequence[int] | int) -> Tensor:
     """
     Dim i of the result is dim axes[i] of x; a view
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
-def plan_memory(build: collections.abc.Callable, mesh: DeviceMesh, memory: int, *, directory: str = '', micro_steps: int = 1, strategy: str = 'full_shard', mp_policy: MixedPrecision | None = None) -> MemoryPlan:
+def plan_memory(build: collections.abc.Callable, mesh: DeviceMesh, memory: int, *, directory: str = '', micro_steps: int = 1, strategy: str = 'full_shard', mp_policy: MixedPrecision | None = None, optimizer: str = 'adamw') -> MemoryPlan:
     """
-    Chooses what blocks save for backward, whether parameters stay gathered, how many units are gathered early, whether the parts of blocks are units and, with a directory, what rests on disk there, so that a training step with AdamW takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of forward, and a function that runs forward and backward of one micro-step on device "meta"; it is called several times. ValueError with the least that would fit where nothing does. Computed without communication; ranks that call it alike choose alike
+    Chooses what blocks save for backward, whether parameters stay gathered, how many units are gathered early, whether the parts of blocks are units and, with a directory, what rests on disk there, so that a training step with `optimizer` takes at most `memory` bytes of each rank. build(mesh) gives a model over a mesh like `mesh.root()`, its blocks in the order of forward, and a function that runs forward and backward of one micro-step on device "meta"; it is called several times. ValueError with the least that would fit where nothing does. Computed without communication; ranks that call it alike choose alike
     """
 def polygamma(n: int, x: Tensor) -> Tensor:
     """
@@ -6363,9 +6406,9 @@ def run_ranks(ranks: int, body: collections.abc.Callable, *, deadline: float = 6
     """
     Calls body(world) on `ranks` threads of this process, each a rank, and returns what they returned, by rank. When one raises, the others end too and its exception is raised here; so at Ctrl-C. Waits for other ranks end after `deadline` seconds with a CommError. threads_per_rank 0 shares the machine's cores evenly. checks_equality: whether tensors given to distribute are compared between ranks; None compares a sample of the first ones
     """
-def save_peft(model: Module, directory: str, *, base_model: str = '', task: str = 'CAUSAL_LM') -> None:
+def save_peft(model: Module, directory: str, *, base_model: str = '', task: str = 'CAUSAL_LM', world: Communicator | None = None) -> None:
     """
-    Writes the adapters as adapter_model.safetensors and adapter_config.json of the PEFT library. All ranks of a sharded model call it, and the first one writes. base_model: the directory or the hub's name of the model that they belong to
+    Writes the adapters as adapter_model.safetensors and adapter_config.json of the PEFT library. All ranks of a sharded model, or of `world`, call it, and the first one writes. base_model: the directory or the hub's name of the model that they belong to
     """
 def scale_(x: typing.Any, factor: Tensor) -> typing.Any:
     """
@@ -6729,6 +6772,10 @@ def vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
 def vector_norm(x: Tensor, *, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False, ord: float = 2.0) -> Tensor:
     """
     Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
+    """
+def visualize(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Picture:
+    """
+    Which rank holds which part of a tensor, as a Picture. With `placements`, also the plan of tensor.redistribute(placements) and which rank holds which part after it. No communication
     """
 def vsplit(x: Tensor, indices_or_sections: int | collections.abc.Sequence[int]) -> tuple:
     """
