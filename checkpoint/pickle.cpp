@@ -206,6 +206,12 @@ class PickleReader {
   }
 
   bool push_global(std::string_view module, std::string_view name) {
+    // Names are copied: a short pickle could name a long text many times.
+    constexpr size_t longest = 1000;
+    if (module.size() + name.size() > longest) {
+      wrong(concat("a global whose name has ", module.size() + name.size(), " bytes"),
+            concat("at most ", longest));
+    }
     Pickled global{.kind = Kind::global, .text = concat(module, '.', name)};
     if (!allows_(global.text)) {
       wrong(concat("the global ", in_quotes(global.text)), "those of data only; it is not run");
@@ -232,6 +238,9 @@ class PickleReader {
       }
       case 0x93: {
         const Pickled *name = pop(), *module = pop();
+        if (!name->is(Kind::text) || !module->is(Kind::text)) {
+          wrong("a global whose name is not of two texts", "texts");
+        }
         return push_global(module->text, name->text);
       }
       case 0x81:

@@ -203,6 +203,17 @@ def test_what_is_written_is_read_again(tmp_path):
         weft.export_dcp(str(REFERENCE / "fsdp"), str(tmp_path / "again"))
 
 
+def test_a_short_pickle_does_not_grow(copy):
+    # A global named by a global, twice each time: 2^40 bytes.
+    doubled = b"\x80\x04ccollections\nOrderedDict\n" + b"2\x93" * 40 + b"."
+    (copy / ".metadata").write_bytes(doubled)
+    assert "a global whose name is not of two texts, expected texts" in refused(copy)
+    # A long text that names many globals.
+    long = b"\x80\x04X\xe9\x03\x00\x00" + b"a" * 1001 + b"\x8c\x01b\x93."
+    (copy / ".metadata").write_bytes(long)
+    assert "a global whose name has 1002 bytes, expected at most 1000" in refused(copy)
+
+
 class Written(weft.optim.Optimizer):
     """An optimizer of a user."""
 
