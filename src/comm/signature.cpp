@@ -97,6 +97,16 @@ static void print_counts(std::ostream& out, const Signature& signature) {
       << (static_cast<size_t>(signature.counts) > shown ? ", ...]" : "]");
 }
 
+bool is_readable(const Signature& signature) {
+  const auto ends = [](const auto& text) {
+    return std::find(text.begin(), text.end(), '\0') != text.end();
+  };
+  return signature.kind <= CollectiveKind::exchange && signature.op <= ReduceOp::min &&
+         signature.dtype <= DType::f8_e5m2 && signature.recv_dtype <= DType::f8_e5m2 &&
+         signature.device <= DeviceKind::meta && ends(signature.words) && ends(signature.subject) &&
+         ends(signature.claim.words);
+}
+
 std::string in_words(const Signature& signature) {
   std::string end = signature.device == DeviceKind::cuda ? " on cuda" : "";
   if (signature.subject[0]) end += concat(" of ", signature.subject.data());

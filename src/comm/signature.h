@@ -40,6 +40,9 @@ void sign(const Exchange& call, const std::optional<Claim>& claim, Signature& in
 inline const Signature& signature_of(const Signature& call) { return call; }
 Signature signature_of(const Collective& call);
 
+/// Returns whether a signature that came from another process can be described in words.
+bool is_readable(const Signature& signature);
+
 /// "all_reduce(sum, f32, [16])", "send(f32, [8], to rank 2, tag 0)".
 std::string in_words(const Signature& signature);
 

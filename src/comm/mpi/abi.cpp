@@ -18,21 +18,37 @@
 
 namespace weft {
 
-#define WEFT_MPI_FUNCTIONS(X)                                                                      \
-  X(MPI_Cancel)                                                                                    \
-  X(MPI_Comm_create_keyval)                                                                        \
-  X(MPI_Comm_free)                                                                                 \
-  X(MPI_Comm_get_attr)                                                                             \
-  X(MPI_Comm_idup) X(MPI_Comm_rank) X(MPI_Comm_set_attr) X(MPI_Comm_set_errhandler)                \
-      X(MPI_Comm_size) X(MPI_Comm_test_inter) X(MPI_Error_string) X(MPI_Finalize) X(MPI_Finalized) \
-          X(MPI_Get_count) X(MPI_Get_library_version) X(MPI_Iallgather) X(MPI_Init_thread)         \
-              X(MPI_Initialized) X(MPI_Irecv) X(MPI_Is_thread_main) X(MPI_Isend)                   \
-                  X(MPI_Query_thread) X(MPI_Test) X(MPI_Testsome) X(MPI_Wait)
+#define WEFT_MPI_FUNCTIONS(X) \
+  X(MPI_Cancel);              \
+  X(MPI_Comm_create_keyval);  \
+  X(MPI_Comm_free);           \
+  X(MPI_Comm_get_attr);       \
+  X(MPI_Comm_idup);           \
+  X(MPI_Comm_rank);           \
+  X(MPI_Comm_set_attr);       \
+  X(MPI_Comm_set_errhandler); \
+  X(MPI_Comm_size);           \
+  X(MPI_Comm_test_inter);     \
+  X(MPI_Error_string);        \
+  X(MPI_Finalize);            \
+  X(MPI_Finalized);           \
+  X(MPI_Get_count);           \
+  X(MPI_Get_library_version); \
+  X(MPI_Iallgather);          \
+  X(MPI_Init_thread);         \
+  X(MPI_Initialized);         \
+  X(MPI_Irecv);               \
+  X(MPI_Is_thread_main);      \
+  X(MPI_Isend);               \
+  X(MPI_Query_thread);        \
+  X(MPI_Test);                \
+  X(MPI_Testsome);            \
+  X(MPI_Wait)
 
 // Each name hides that of the header: calls go through the loaded library.
 namespace {
-#define WEFT_MPI_DECLARE(name) decltype(&::name) name = nullptr;
-WEFT_MPI_FUNCTIONS(WEFT_MPI_DECLARE)
+#define WEFT_MPI_DECLARE(name) decltype(&::name) name = nullptr
+WEFT_MPI_FUNCTIONS(WEFT_MPI_DECLARE);
 }  // namespace
 
 #ifdef OPEN_MPI
@@ -41,25 +57,28 @@ struct MpiObject {
   void* address = nullptr;
   void* operator&() const { return address; }  // NOLINT(google-runtime-operator)
 };
-#define WEFT_MPI_OBJECTS(X) \
-  X(ompi_mpi_byte)          \
-  X(ompi_mpi_comm_null)     \
-  X(ompi_mpi_comm_self) X(ompi_mpi_comm_world) X(ompi_mpi_errors_return) X(ompi_request_null)
-#define WEFT_MPI_DECLARE_OBJECT(name) static MpiObject name;
-WEFT_MPI_OBJECTS(WEFT_MPI_DECLARE_OBJECT)
+#define WEFT_MPI_OBJECTS(X)  \
+  X(ompi_mpi_byte);          \
+  X(ompi_mpi_comm_null);     \
+  X(ompi_mpi_comm_self);     \
+  X(ompi_mpi_comm_world);    \
+  X(ompi_mpi_errors_return); \
+  X(ompi_request_null)
+#define WEFT_MPI_DECLARE_OBJECT(name) static MpiObject name
+WEFT_MPI_OBJECTS(WEFT_MPI_DECLARE_OBJECT);
 #endif
 
 /// Returns the name of a function that the library lacks, or null.
 static const char* load(void* mpi) {
 #define WEFT_MPI_LOAD(name) \
-  if (!(name = reinterpret_cast<decltype(name)>(::dlsym(mpi, #name)))) return #name;
-  WEFT_MPI_FUNCTIONS(WEFT_MPI_LOAD)
+  if (!(name = reinterpret_cast<decltype(name)>(::dlsym(mpi, #name)))) return #name
+  WEFT_MPI_FUNCTIONS(WEFT_MPI_LOAD);
 #ifdef OPEN_MPI
   // First the program's: a linker may have copied MPI's objects into it, which MPI then uses, too.
 #define WEFT_MPI_LOAD_OBJECT(name)             \
   name.address = ::dlsym(RTLD_DEFAULT, #name); \
-  if (!name.address && !(name.address = ::dlsym(mpi, #name))) return #name;
-  WEFT_MPI_OBJECTS(WEFT_MPI_LOAD_OBJECT)
+  if (!name.address && !(name.address = ::dlsym(mpi, #name))) return #name
+  WEFT_MPI_OBJECTS(WEFT_MPI_LOAD_OBJECT);
 #endif
   return nullptr;
 }

@@ -164,11 +164,15 @@ void MpiEngine::poll() noexcept {
 }
 
 void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
+  if (header.dtype > DType::f8_e5m2 || header.elements < 0) fail_malformed(from);
   switch (header.to.topic) {
     case MpiTopic::failure: return take_failure(header, payload);
     case MpiTopic::end: ended_[static_cast<size_t>(from)] = 1; return;
-    default: return routing_.route(header, payload);
+    case MpiTopic::call:
+    case MpiTopic::message:
+    case MpiTopic::reply: return routing_.route(header, payload);
   }
+  fail_malformed(from);
 }
 
 void MpiEngine::take_failure(const MpiHeader& header, MpiPayload payload) {

@@ -21,6 +21,8 @@ class MpiLibrary : NotCopied {
   static const MpiLibrary& of_job();
   /// Returns whether the program has initialised MPI and has not finalised it; loads nothing.
   static bool is_initialized_by_program();
+  MpiLibrary(MpiAbi abi, const MpiCalls& calls, std::string name)
+      : abi_(abi), calls_(calls), name_(std::move(name)) {}
 
   MpiAbi abi() const { return abi_; }
   const MpiCalls* operator->() const { return &calls_; }
@@ -35,8 +37,6 @@ class MpiLibrary : NotCopied {
   std::string in_words() const;
 
  private:
-  MpiLibrary(MpiAbi abi, const MpiCalls& calls, std::string name)
-      : abi_(abi), calls_(calls), name_(std::move(name)) {}
   static const MpiLibrary& loaded(MpiAbi abi, void* mpi, const std::string& path);
   [[noreturn]] void fail(int code, const char* call) const;
 

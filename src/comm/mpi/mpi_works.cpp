@@ -69,11 +69,16 @@ class MpiCollective final : public MpiWork {
   int64_t counted_for(int r) const { return call_.pieces[0].counts[static_cast<size_t>(r)]; }
 
   void take(const MpiHeader& header, MpiPayload payload) override {
+    if (header.from < 0 || header.from >= size() || header.from == rank() ||
+        peer(header.from).came || payload.size() < sizeof(Signature)) {
+      fail_malformed(header.from);
+    }
     Peer& from = peer(header.from);
     from.came = true;
     from.tag = header.tag;
     from.elements = header.elements;
     std::memcpy(&from.signature, payload.data(), sizeof from.signature);
+    if (!is_readable(from.signature)) fail_malformed(header.from);
     payload = payload.subspan(sizeof from.signature);
     from.data.assign(payload.begin(), payload.end());
     if (++came_ == size()) begin();
@@ -82,6 +87,7 @@ class MpiCollective final : public MpiWork {
   void begin() {
     compare_signatures();
     if (call_.kind == CollectiveKind::all_to_all) compare_counts();
+    for (const int r : others_) check_data_of(r);
     begun_ = true;
     flight().started();
     add_received(received_bytes(call_, rank(), size()));
@@ -114,6 +120,13 @@ class MpiCollective final : public MpiWork {
       fail_with(concat(title(), ": ", group().in_words(r), counts_in_words(sent, rank(), expected)),
                 r);
     }
+  }
+
+  /// The data that came along with the rank's call is what this rank expects.
+  void check_data_of(int r) {
+    const MpiSegments expected = parts_.reduces() ? parts_.to(rank()) : parts_.from(r);
+    const int64_t bytes = is_short(expected) ? bytes_along(expected) : 0;
+    if (static_cast<int64_t>(peer(r).data.size()) != bytes) fail_malformed(r);
   }
 
   void move_parts(int r) {
@@ -284,6 +297,7 @@ class MpiMessage final : public MpiWork {
       add_stream(false, other(), answer.tag, segments_of(piece_.recv, bytes()));
       return send_to_other(answer);
     }
+    if (static_cast<int64_t>(payload.size()) < bytes()) fail_malformed(other());
     if (bytes() > 0) std::memcpy(piece_.recv, payload.data(), static_cast<size_t>(bytes()));
     send_to_other(answer);
     mark_over();

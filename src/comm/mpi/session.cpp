@@ -123,6 +123,7 @@ const MpiShortMessages::Buffer* MpiShortMessages::arrived() {
   mpi_.check(mpi_->test(&awaited_[front_], &done, &arrival), "MPI_Test");
   if (!done) return nullptr;
   from_ = arrival.from;
+  if (arrival.bytes < static_cast<int>(sizeof(MpiHeader))) fail_malformed(from_);
   length_ = static_cast<size_t>(arrival.bytes) - sizeof(MpiHeader);
   return &buffers_[front_];
 }

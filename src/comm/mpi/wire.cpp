@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "src/comm/collective_parts.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -11,6 +12,10 @@ namespace weft {
 static constexpr int64_t kLongestSegment = int64_t{64} << 20;
 /// Bytes of the memory for blocks of other ranks that are to be reduced.
 static constexpr int64_t kMostScratch = int64_t{64} << 20, kLongestBlock = int64_t{1} << 20;
+
+void fail_malformed(int from) {
+  fail_call("MPI_Test", "a message of process ", from, " is not one of this version of weft");
+}
 
 static int64_t block_bytes_for(int size) {
   const int64_t each = kMostScratch / (kMpiBlocksInFlight * std::max(1, size - 1));

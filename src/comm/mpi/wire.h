@@ -77,13 +77,20 @@ inline constexpr int64_t kMpiMessageBytes = kMpiShortBytes + 512;
 
 /// Rounds up to 8 bytes, at multiples of which segments start in a short message.
 constexpr int64_t padded(int64_t bytes) { return (bytes + 7) / 8 * 8; }
-inline bool is_short(const MpiSegments& segments) {
+/// The bytes that segments take in a short message.
+inline int64_t bytes_along(const MpiSegments& segments) {
   int64_t bytes = 0;
   for (const MpiSegment& segment : segments) bytes += padded(segment.bytes);
-  return bytes <= kMpiShortBytes;
+  return bytes;
+}
+inline bool is_short(const MpiSegments& segments) {
+  return bytes_along(segments) <= kMpiShortBytes;
 }
 
 using MpiPayload = std::span<const std::byte>;
+
+/// Throws std::runtime_error for a message that no process of this version of weft sends.
+[[noreturn]] void fail_malformed(int from);
 
 /// Splits memory into segments that each fit into one MPI message.
 MpiSegments segments_of(const void* data, int64_t bytes);
