@@ -29,6 +29,7 @@ class Scripts(unittest.TestCase):
             "long",
             "quickstart",
             "bench",
+            "dev",
             "docs",
             "gpu_carry",
             "gpu_check",
@@ -47,6 +48,8 @@ class Scripts(unittest.TestCase):
             ("test", ["--preset", "x"], "test: no preset x (release, asan, tsan, coverage)"),
             ("test", ["--long", "mips"], "long: no part mips; see scripts/long --help"),
             ("quickstart", ["fast"], "quickstart: unknown argument fast; see scripts/quickstart"),
+            ("dev", ["--fast"], "dev: unknown argument --fast; see scripts/dev --help"),
+            ("dev", ["--base", "x y"], "dev: there is no revision x y; see scripts/dev --help"),
             ("docs", ["--pdf"], "docs: unknown argument --pdf; see scripts/docs --help"),
             ("docs", ["--package"], "docs: --package needs a value; see scripts/docs --help"),
             ("gpu_carry", ["--to"], "gpu_carry: unknown argument --to; see scripts/gpu_carry"),
@@ -63,6 +66,17 @@ class Scripts(unittest.TestCase):
                 code, out, err = run(script, *arguments)
                 self.assertEqual((code, out), (2, ""))
                 self.assertIn(sentence, err)
+
+    def test_dev_finds_the_tests_of_touched_files(self):
+        for files, groups in (
+            (["include/weft/mesh.h", "ops/README.md"], "mesh ops"),
+            (["src/launch/guest.cpp"], "cli comm mpi"),
+            (["src/kernels/map/map.h", "docs/index.md", "src/base/half.h"],
+             "kernels matmul python src"),
+            (["tests/fuzz/corpus/dcp/x"], "fuzz"),
+            (["LICENSE"], "nothing"),
+        ):  # fmt: skip
+            self.assertEqual(run("dev", "--list", *files)[:2], (0, f"== touched: {groups}\n"))
 
     def test_readme_shows_the_example_that_the_install_test_runs(self):
         _, _, example = (ROOT / "tests/house/consumer/main.cpp").read_text().split("\n", 2)
