@@ -137,10 +137,10 @@ Reply Client::attempt(const Call& call, const Settings& settings) {
   Request request{call.method,
                   concat(root, has_bucket ? "" : "/" + call.place.bucket, '/', call.place.key),
                   call.query, call.headers};
-  // TLS protects what is sent; without it the store compares the hash.
-  const bool is_plain = url.starts_with("http://");
+  // TLS protects what is sent, readers check checkpoints, and the store compares other hashes.
+  const bool is_hashed = url.starts_with("http://") && !call.has_hashes;
   const std::string hash =
-      is_plain || call.body.empty() ? hex_of(sha256(call.body)) : "UNSIGNED-PAYLOAD";
+      is_hashed || call.body.empty() ? hex_of(sha256(call.body)) : "UNSIGNED-PAYLOAD";
   const HttpRequest sent{.method = call.method,
                          .url = url + target_of(request),
                          .headers = signed_headers(request, host, settings.credentials,

@@ -33,6 +33,8 @@ struct Call {
   std::span<const std::byte> body = {};
   /// Receives the bytes of the answer, which must be exactly so many.
   std::span<std::byte> into = {};
+  /// The body carries hashes that its readers check: it is not hashed again to be signed.
+  bool has_hashes = false;
   /// Statuses besides those of success that the caller handles.
   std::vector<int> accepted = {};
 };

@@ -152,7 +152,8 @@ class Upload final : public StoreWriter {
         client().call({.method = "PUT",
                        .place = place_,
                        .query = {{"partNumber", std::to_string(part.number)}, {"uploadId", id_}},
-                       .body = part.bytes});
+                       .body = part.bytes,
+                       .has_hashes = true});
     return reply.header("etag");
   }
 
@@ -175,7 +176,12 @@ class Upload final : public StoreWriter {
 
   void finish_single(const std::vector<std::byte>& bytes) {
     const Pairs tag{{kTagHeader, tag_}};
-    Call call{.method = "PUT", .place = place_, .headers = tag, .body = bytes, .accepted = {412}};
+    Call call{.method = "PUT",
+              .place = place_,
+              .headers = tag,
+              .body = bytes,
+              .has_hashes = true,
+              .accepted = {412}};
     call.headers.emplace_back("if-none-match", "*");
     call.accepted.push_back(501);
     Reply reply = client().call(call);
