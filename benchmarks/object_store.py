@@ -35,8 +35,8 @@ def curl(parallel, entries, folder):
     config.write_text("\n".join(entries))
     begin = time.perf_counter()
     subprocess.run(
-        ["curl", "-s", "-f", "--no-progress-meter", "-Z", "--parallel-immediate", "--parallel-max", str(parallel), "-K",
-         config], check=True
+        ["curl", "-s", "-f", "--no-progress-meter", "-Z", "--parallel-immediate",
+         "--parallel-max", str(parallel), "-K", config], check=True
     )  # fmt: skip
     return time.perf_counter() - begin
 
