@@ -7,6 +7,7 @@
 #include "tests/data/small_config.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
+#include "weft/fsdp.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft {
@@ -65,6 +66,31 @@ TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
       int64_t calls = 0;
       generate(model, mesh, prompt, options, [&](int64_t) { return ++calls < 3; });
       EXPECT_EQ(calls, 3);
+    });
+  }
+}
+
+/// With a window the model computes by its forward, so that it may be fully sharded.
+TEST(Generate, ContinuesByAFullyShardedModelWithinAWindow) {
+  std::vector<int64_t> whole;
+  const std::vector<int64_t> prompt = {3, 1, 4};
+  GenerateOptions options{.sampling = {.temperature = 0.7, .seed = 5}, .tokens = 9};
+  on_small_model(1, [&](TransformerModel& model, const DeviceMesh& mesh) {
+    whole = generate(model, mesh, prompt, options);
+  });
+  for (const int ranks : {1, 2, 3}) {
+    on_mesh({{"dp", ranks}}, [&](const DeviceMesh& mesh) {
+      GenerateOptions own = options;
+      TransformerModel model(kSmallConfig);
+      fully_shard(model, mesh);
+      model.materialize();
+      own.window = 16;
+      EXPECT_EQ(generate(model, mesh, prompt, own), whole);
+      own.tokens = 40;  // beyond the longest sequence of the model
+      EXPECT_EQ(generate(model, mesh, prompt, own).size(), 40U);
+      own.window = 1000;
+      EXPECT_EQ(error_of([&] { generate(model, mesh, prompt, own); }),
+                "generate: window is 1000, expected 0 to 32");
     });
   }
 }
