@@ -39,6 +39,7 @@ endif()
 if(missing_names)
   list(JOIN missing_names ", " missing_names)
   list(JOIN missing_packages " " missing_packages)
-  message(FATAL_ERROR "weft: the build does not find ${missing_names}; "
+  # CMake does not wrap a line that begins with a space.
+  message(FATAL_ERROR " weft: the build does not find ${missing_names}; "
     "on Debian: apt-get install ${missing_packages}")
 endif()
