@@ -168,22 +168,30 @@ static double messages_of(Kind kind, int ranks) {
   }
 }
 
-/// The most of f(coordinates) over the first, a middle and the last coordinate of each axis: in a
-/// cut into chunks the first ranks hold most and the last ones least. Over `every` coordinate where
-/// parts have explicit sizes.
-template <class F> static int64_t most_of(const MeshGrid& grid, bool every, F f) {
+/// The axes along which boxes of a step differ, or whether a rank reads at all.
+static Axes axes_that_differ(const Pattern& from, const Pattern& to) {
+  return axes_where(from.axes(), [&](int axis) {
+    return from[axis].is_shard() || to[axis].is_shard() || from[axis] != to[axis];
+  });
+}
+
+/// The most of f(coordinates) over the first, a middle and the last coordinate of each of `axes`:
+/// in a cut into chunks the first ranks hold most and the last ones least. Over `every` coordinate
+/// where parts have explicit sizes.
+template <class F> static int64_t most_of(const MeshGrid& grid, const Axes& axes, bool every, F f) {
   Coordinates at{};
   int64_t most = 0;
-  auto visit = [&](auto&& self, int axis) -> void {
-    if (axis == grid.ndim()) {
+  auto visit = [&](auto&& self, int i) -> void {
+    if (i == axes.size()) {
       most = std::max(most, f(at));
       return;
     }
+    const int axis = axes[i];
     const int last = grid.size(axis) - 1;
     const int step = every ? 1 : std::max(1, (last + 1) / 2);
     for (int coordinate = 0, before = -1; before < last; coordinate += step) {
       at[static_cast<size_t>(axis)] = before = std::min(coordinate, last);
-      self(self, axis + 1);
+      self(self, i + 1);
     }
   };
   visit(visit, 0);
@@ -196,7 +204,8 @@ static int64_t most_bytes(const PlanProblem& problem, const PlanState& state) {
     return box_at(problem, state, at).shape.product() * bytes_of(state.dtype);
   };
   // Where no part has an explicit size, the first rank has most.
-  return state.pattern.has_sizes() ? most_of(problem.grid, true, bytes) : bytes({});
+  return state.pattern.has_sizes() ? most_of(problem.grid, problem.grid.all_axes(), true, bytes)
+                                   : bytes({});
 }
 
 /// Bytes that the busiest rank receives. Of chunks: all_gather: the rank with the smallest part of
@@ -206,7 +215,8 @@ static int64_t most_received(const Step& step, bool sized) {
   const PlanEdge& edge = step.edge;
   const auto received = [&](const Coordinates& at) { return received_bytes(step, at); };
   if (sized || edge.kind == Kind::all_to_all || edge.kind == Kind::exchange) {
-    return most_of(step.grid, sized, received);
+    return most_of(step.grid, axes_that_differ(step.from.pattern, edge.to.pattern), sized,
+                   received);
   }
   Coordinates at{};
   if (edge.kind == Kind::all_gather) {
@@ -223,12 +233,46 @@ void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge) 
   const auto scratch_at = [&](const Coordinates& at) { return scratch_bytes(step, at); };
   const bool zeroes = edge.kind == Kind::local && makes_sums(grid, from.pattern, edge.to.pattern);
   const int64_t copied = zeroes  ? most_bytes(problem, edge.to)
-                         : sized ? most_of(grid, true, scratch_at)
+                         : sized ? most_of(grid, grid.all_axes(), true, scratch_at)
                                  : scratch_at({});
   const LinkCost& link = grid.link(edge.axes, device);
   edge.seconds = messages_of(edge.kind, grid.size(edge.axes)) * link.seconds_per_message +
                  static_cast<double>(most_received(step, sized)) * link.seconds_per_byte +
                  static_cast<double>(copied) * grid.costs(device).seconds_per_copied_byte;
+}
+
+Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (grid.size(axis) == 1) pattern.drop_trivial(axis);
+  }
+  return pattern;
+}
+
+double least_seconds(const Layout& from, const Layout& to) {
+  const MeshGrid& grid = *to.grid;
+  const PlanProblem problem{*to.grid, to.shape, {}, {}, {}};
+  const PlanState held{without_trivial_axes(grid, from.sharding.pattern()), from.dtype};
+  const PlanState made{without_trivial_axes(grid, to.sharding.pattern()), to.dtype};
+  const Axes axes = talking_axes(grid, held.pattern, made.pattern);
+  if (axes.empty() || to.shape.product() == 0) return 0;
+  Coordinates last{};
+  for (int axis = 0; axis < grid.ndim(); ++axis) {
+    last[static_cast<size_t>(axis)] = grid.size(axis) - 1;
+  }
+  int64_t received = 0;
+  const bool zeroes = makes_sums(grid, held.pattern, made.pattern);
+  for (const Coordinates& at : {Coordinates{}, last}) {
+    if (zeroes) break;
+    const Box result = box_at(problem, made, at);
+    const int64_t has = overlap(box_at(problem, held, at), result).shape.product();
+    received = std::max(received, result.shape.product() - has);
+  }
+  double message = grid.link(axes).seconds_per_message, byte = grid.link(axes).seconds_per_byte;
+  for (int axis : axes) {
+    message = std::min(message, grid.link(Axes{axis}).seconds_per_message);
+    byte = std::min(byte, grid.link(Axes{axis}).seconds_per_byte);
+  }
+  return message + static_cast<double>(received * bytes_of(from.dtype)) * byte;
 }
 
 double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes) {

@@ -15,14 +15,6 @@ bool Plan::is_free() const {
   return std::ranges::all_of(steps, [](const PlanStep& step) { return step.kind == Kind::local; });
 }
 
-/// Makes axes of one rank Replicate: their placement has no effect.
-static Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
-  for (int axis = 0; axis < pattern.axes(); ++axis) {
-    if (grid.size(axis) == 1) pattern.drop_trivial(axis);
-  }
-  return pattern;
-}
-
 static void check_plannable(const Layout& from, const Layout& to) {
   if (from.shape == to.shape && from.dtype == to.dtype &&
       static_cast<bool>(from.sharding) == static_cast<bool>(to.sharding) &&

@@ -49,6 +49,9 @@ void predict(const PlanProblem& problem, const PlanState& from, PlanEdge& edge);
 /// The steps of least predicted time.
 std::vector<PlanEdge> cheapest_steps(const PlanProblem& problem);
 
+/// The pattern with Replicate on axes of one device: what they cut is the same.
+Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern);
+
 /// True when the axis cuts the same dim after the same axes in both.
 bool cuts_alike(const Pattern& a, const Pattern& b, int axis);
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/engine/choose.h"
 
-#include <map>
+#include <set>
 
 #include "mesh/grid.h"
 #include "mesh/plan.h"
+#include "mesh/steps.h"
 #include "ops/engine/route.h"
 #include "weft/error.h"
 
@@ -108,40 +109,167 @@ static double predicted_fetch_seconds(const Layout& operand, const Layout& resul
 
 namespace {
 
-/// Cost of a candidate: predicted time, then the operands that it changes (the first ones weigh
-/// most), so that ties keep operands as they are.
-struct CandidateCost {
-  double seconds = 0;
-  uint64_t changed = 0;
+/// A role for each axis of the mesh, by index, after the operand whose explicit sizes the others
+/// take over.
+using Roles = std::vector<size_t>;
+
+/// What roles cost; not allowed without an order. Of equally good ones, the first in order is
+/// taken.
+struct Trial {
+  ChoiceCost cost;
+  Roles order;
+  bool better_than(const Trial& other) const {
+    if (order.empty() || other.order.empty()) return !order.empty() && other.order.empty();
+    if (cost.less_than(other.cost)) return true;
+    return !other.cost.less_than(cost) && order < other.order;
+  }
 };
 
-/// Smaller differences of predicted times do not count.
-constexpr double kSameSeconds = 1e-12;
+/// So many combinations are tried one by one.
+constexpr size_t kFew = 400;
 
 class Chooser {
  public:
-  Chooser(const ChoiceQuery& query, const DeviceMesh& mesh) : query_(query), mesh_(mesh) {}
-
-  Choice choose() {
-    std::vector<std::vector<AxisChoice>> choices;
-    std::vector<size_t> counts;
-    for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-      counts.push_back(choices.emplace_back(choices_for_axis(query_, axis)).size());
-    }
+  Chooser(const ChoiceQuery& query, const DeviceMesh& mesh) : query_(query), mesh_(mesh) {
     // Operands whose parts have explicit sizes, which the others can take over.
     for (size_t i = 0; i < query_.operands.size(); ++i) {
       if (query_.operands[i]->sharding.has_sizes()) sized_.push_back(static_cast<int>(i));
     }
-    each_combination(counts, [&](std::span<const size_t> at) {
-      std::vector<AxisChoice> axes;
-      for (size_t a = 0; a < at.size(); ++a) axes.push_back(choices[a][at[a]]);
-      for (const int sized : sized_) consider(axes, sized);
-    });
+    counts_.push_back(sized_.size());
+    for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+      counts_.push_back(choices_.emplace_back(choices_for_axis(query_, axis)).size());
+      has_trivial_axes_ |= mesh_.axis_size(axis) == 1;
+    }
+  }
+
+  Choice choose(ChoiceSearch search) {
+    prunes_ = search != ChoiceSearch::exhaustive;
+    if (!prunes_) {
+      try_all(Roles(counts_.size(), 0), all_places());
+    } else if (!keep_operands()) {
+      search_by_axis();
+    }
     if (!best_) refuse();
+    best_->tried = tried_.size();
     return std::move(*best_);
   }
 
  private:
+  /// Tries the roles that leave all operands as they are. True when one of them costs nothing: no
+  /// other choice is better.
+  bool keep_operands() {
+    std::vector<std::vector<size_t>> keeping(1);
+    for (size_t sized = 0; sized < sized_.size(); ++sized) keeping[0].push_back(sized);
+    std::vector<size_t> counts = {sized_.size()};
+    size_t combinations = sized_.size();
+    for (size_t a = 0; a < choices_.size(); ++a) {
+      std::vector<size_t>& of_axis = keeping.emplace_back();
+      for (size_t r = 0; r < choices_[a].size(); ++r) {
+        if (changed(a, choices_[a][r]) == 0) of_axis.push_back(r);
+      }
+      counts.push_back(of_axis.size());
+      combinations *= counts.back();
+    }
+    if (combinations > kFew) return false;
+    bool free = false;
+    each_combination(counts, [&](std::span<const size_t> at) {
+      if (free) return;
+      Roles roles;
+      for (size_t i = 0; i < at.size(); ++i) roles.push_back(keeping[i][at[i]]);
+      consider(roles);
+      free = best_ && best_->cost.seconds == 0 && best_->cost.changed == 0;
+    });
+    return free;
+  }
+
+  /// The operands that an axis with that role changes, but for fetched ones; the first ones are
+  /// high bits.
+  uint64_t changed(size_t axis, const AxisChoice& role) const {
+    uint64_t mask = 0;
+    for (size_t i = 0; i < query_.operands.size(); ++i) {
+      if (is_fetched(query_.binding, i)) continue;
+      const Placement& given = query_.operands[i]->sharding[static_cast<int>(axis)];
+      const Placement wanted = placement_of(query_, role, static_cast<int>(i));
+      const bool same = given.is_shard() ? wanted.is_shard(given.dim()) : wanted == given;
+      if (!same) mask |= bit_of(i);
+    }
+    return mask;
+  }
+  static uint64_t bit_of(size_t operand) {
+    return uint64_t{1} << (63 - std::min<size_t>(operand, 63));
+  }
+
+  /// Starts from the roles that keep one operand and as many others as can be, for each operand,
+  /// and from none. Tries all roles if they are few; all of the axes of more than one device if
+  /// these are few; then changes the role of one axis, or of two, while that is better.
+  void search_by_axis() {
+    consider(Roles(counts_.size(), 0));
+    for (size_t i = 0; i < query_.operands.size(); ++i) {
+      Roles roles = {0};
+      for (size_t a = 0; a < choices_.size(); ++a) roles.push_back(keeping_role(a, i));
+      consider(roles);
+    }
+    Roles places = {0};
+    for (size_t a = 0; a < choices_.size(); ++a) {
+      if (mesh_.axis_size(static_cast<int>(a)) > 1) places.push_back(a + 1);
+    }
+    if (!best_ || combinations_of(all_places()) <= kFew) {
+      try_all(Roles(counts_.size(), 0), all_places());
+    } else if (combinations_of(places) <= kFew) {
+      try_all(best_roles_, places);
+      while (change(1)) {
+      }
+    } else {
+      do {
+        while (change(1)) {
+        }
+      } while (change(2));
+    }
+  }
+
+  size_t combinations_of(const Roles& places) const {
+    size_t product = 1;
+    for (const size_t place : places) product *= counts_[place];
+    return product;
+  }
+
+  /// Tries all choices at `places`, with those of `roles` elsewhere.
+  void try_all(Roles roles, const Roles& places) {
+    std::vector<size_t> counts;
+    for (const size_t place : places) counts.push_back(counts_[place]);
+    each_combination(counts, [&](std::span<const size_t> at) {
+      for (size_t i = 0; i < at.size(); ++i) roles[places[i]] = at[i];
+      consider(roles);
+    });
+  }
+  Roles all_places() const {
+    Roles places;
+    for (size_t i = 0; i < counts_.size(); ++i) places.push_back(i);
+    return places;
+  }
+
+  /// The first role of an axis that keeps operand `first`, and then as many others as can be.
+  size_t keeping_role(size_t axis, size_t first) const {
+    const auto& roles = choices_[axis];
+    const auto least = std::ranges::min_element(roles, {}, [&](const AxisChoice& role) {
+      const uint64_t mask = changed(axis, role);
+      return std::pair{(mask & bit_of(first)) != 0, mask};
+    });
+    return static_cast<size_t>(least - roles.begin());
+  }
+
+  /// Gives one axis, or two, other roles than the best ones. True if that is better.
+  bool change(int together) {
+    const Roles before = best_roles_;
+    for (size_t a = 0; a < counts_.size(); ++a) {
+      if (together == 1) try_all(best_roles_, {a});
+      for (size_t b = a + 1; together == 2 && b < counts_.size(); ++b) {
+        try_all(best_roles_, {a, b});
+      }
+    }
+    return best_roles_ != before;
+  }
+
   [[noreturn]] void refuse() const {
     const auto layout = [&](int operand) {
       return concat("operand ", operand, " ",
@@ -151,34 +279,59 @@ class Chooser {
          ", expected ones that it can change in place");
   }
 
-  void consider(std::span<const AxisChoice> axes, int sized) {
-    std::optional<Choice> choice = combine(query_, mesh_, axes, sized);
+  /// Tries the roles, once, and keeps the best choice.
+  void consider(const Roles& roles) {
+    if (!tried_.insert(roles).second) return;
+    std::vector<AxisChoice> axes;
+    for (size_t a = 0; a < choices_.size(); ++a) axes.push_back(choices_[a][roles[a + 1]]);
+    std::optional<Choice> choice = combine(query_, mesh_, axes, sized_[roles[0]]);
     if (!choice) return;
-    std::optional<CandidateCost> cost = cost_of(*choice);
-    if (!cost) return;
-    bool better =
-        !best_ || cost->seconds < best_cost_.seconds - kSameSeconds ||
-        (cost->seconds < best_cost_.seconds + kSameSeconds && cost->changed < best_cost_.changed);
-    if (!better) return;
+    if (prunes_ && !can_be_better(*choice)) return;
+    choice->cost = cost_of(*choice);
+    const Trial trial{choice->cost, std::vector(roles.rbegin(), roles.rend())};
+    if (best_ && !trial.better_than(best_trial_)) return;
     best_ = std::move(choice);
-    best_cost_ = *cost;
+    best_trial_ = trial;
+    best_roles_ = roles;
   }
 
-  /// Returns nullopt when the choice is more expensive than the best so far.
-  std::optional<CandidateCost> cost_of(const Choice& choice) const {
-    CandidateCost cost;
+  /// False when the moves of operands alone take longer than the best choice.
+  bool can_be_better(const Choice& choice) const {
+    if (!best_) return true;
+    ChoiceCost least;
+    for (size_t i = 0; i < choice.operands.size(); ++i) {
+      const Ref<Layout>& given = query_.operands[i];
+      if (choice.operands[i] == given->sharding) continue;
+      const Ref<Layout> used = layout_of(choice.operands[i], given->shape, given->dtype);
+      least.seconds += least_seconds(*given, *used);
+      least.changed |= bit_of(i);
+    }
+    return !best_->cost.less_than(least);
+  }
+
+  ChoiceCost cost_of(const Choice& choice) const {
+    ChoiceCost cost;
     for (size_t i = 0; i < choice.operands.size(); ++i) {
       const Ref<Layout>& given = query_.operands[i];
       Ref<Layout> used = given;
       if (choice.operands[i] != given->sharding) {
         used = layout_of(choice.operands[i], given->shape, given->dtype);
-        cost.seconds += plan_between(given, used)->cost.seconds;
-        cost.changed |= uint64_t{1} << (63 - std::min<size_t>(i, 63));
+        cost.seconds += seconds_between(given, used);
+        cost.changed |= bit_of(i);
       }
       if (is_fetched(query_.binding, i)) cost.seconds += fetch_seconds(choice, i, *used);
-      if (best_ && cost.seconds > best_cost_.seconds + kSameSeconds) return std::nullopt;
     }
     return cost;
+  }
+
+  /// Predicted time of a move. Axes of one device make no difference; plans are made without them.
+  double seconds_between(const Ref<Layout>& given, const Ref<Layout>& used) const {
+    if (!has_trivial_axes_) return plan_between(given, used)->cost.seconds;
+    const auto reduced = [](const Ref<Layout>& layout) {
+      const Pattern pattern = without_trivial_axes(*layout->grid, layout->sharding.pattern());
+      return layout_of(layout->grid->intern(pattern), layout->shape, layout->dtype);
+    };
+    return plan_between(reduced(given), reduced(used))->cost.seconds;
   }
 
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
@@ -197,65 +350,21 @@ class Chooser {
   const ChoiceQuery& query_;
   const DeviceMesh& mesh_;
   std::vector<int> sized_{-1};
+  std::vector<std::vector<AxisChoice>> choices_;
+  /// The number of sized_ and of choices_ for each axis.
+  std::vector<size_t> counts_;
+  bool has_trivial_axes_ = false;
+  bool prunes_ = true;
+  std::set<Roles> tried_;
   std::optional<Choice> best_;
-  CandidateCost best_cost_;
+  Trial best_trial_;
+  Roles best_roles_;
 };
 
 }  // namespace
 
-Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh) {
-  return Chooser(query, mesh).choose();
-}
-
-using FactorParts = std::vector<std::vector<int64_t>>;
-
-/// The sizes of a dim's parts, in elements of the factor.
-static FactorParts factor_parts(const Sharding& sharding, int d, int64_t size,
-                                const Factor& factor) {
-  FactorParts parts = sizes_of_parts(sharding.pattern(), sharding.body()->grid->sizes(), d, size);
-  const int64_t inner = std::max<int64_t>(1, size / std::max<int64_t>(1, factor.size));
-  for (auto& level : parts) {
-    for (int64_t& part : level) part /= inner;
-  }
-  // A cut by an axis of one device is none.
-  std::erase_if(parts, [](const auto& level) { return level.size() == 1; });
-  return parts;
-}
-
-/// Compares the parts of each factor of an array with those that it was `seen` in before.
-static bool agrees(const Binding& binding, const BoundArray& array, const Sharding& sharding,
-                   const Shape& shape, std::map<int, FactorParts>& seen) {
-  for (size_t d = 0; d < array.size(); ++d) {
-    if (array[d].empty()) continue;
-    // The factor that a cut of merged dims passes to: the first that is longer than 1.
-    const auto found =
-        std::ranges::find_if(array[d], [&](int f) { return binding.factor(f).size != 1; });
-    const int factor = found == array[d].end() ? array[d].front() : *found;
-    if (binding.factor(factor).fetched) continue;
-    const auto dim = static_cast<int>(d);
-    const FactorParts parts = factor_parts(sharding, dim, shape[dim], binding.factor(factor));
-    if (seen.try_emplace(factor, parts).first->second != parts) return false;
-  }
-  return true;
-}
-
-bool parts_agree(const ChoiceQuery& query, const Choice& choice) {
-  const auto is_sized = [](const Sharding& sharding) { return sharding.has_sizes(); };
-  if (std::ranges::none_of(choice.operands, is_sized) &&
-      std::ranges::none_of(choice.results, is_sized)) {
-    return true;
-  }
-  const Binding& binding = query.binding;
-  std::map<int, FactorParts> seen;
-  for (size_t i = 0; i < choice.operands.size(); ++i) {
-    const Shape& shape = query.operands[i]->shape;
-    if (!agrees(binding, binding.operands[i], choice.operands[i], shape, seen)) return false;
-  }
-  for (size_t i = 0; i < choice.results.size(); ++i) {
-    const Shape& shape = binding.result_shapes[i];
-    if (!agrees(binding, binding.results[i], choice.results[i], shape, seen)) return false;
-  }
-  return true;
+Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh, ChoiceSearch search) {
+  return Chooser(query, mesh).choose(search);
 }
 
 }  // namespace weft

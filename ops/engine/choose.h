@@ -34,6 +34,19 @@ struct ChoiceQuery {
   std::function<Needs(int operand)> needs;
 };
 
+/// Cost of a choice: predicted time, then the operands that it changes (the first ones weigh most),
+/// so that ties keep operands as they are.
+struct ChoiceCost {
+  double seconds = 0;
+  uint64_t changed = 0;
+  /// Smaller differences of predicted times do not count.
+  bool less_than(const ChoiceCost& other) const {
+    constexpr double kSameSeconds = 1e-12;
+    if (seconds < other.seconds - kSameSeconds) return true;
+    return seconds < other.seconds + kSameSeconds && changed < other.changed;
+  }
+};
+
 /// The layouts to compute in. For an operand with ~ dims: the layout from which slices are fetched.
 struct Choice {
   std::vector<Sharding> operands;
@@ -41,12 +54,25 @@ struct Choice {
   std::vector<Sharding> stages;
   /// True when a staged factor is cut.
   bool staged = false;
+  ChoiceCost cost = {};
+  /// How many combinations of the axes' roles were tried.
+  size_t tried = 0;
+};
+
+/// Which combinations of the axes' roles are compared.
+enum class ChoiceSearch : uint8_t {
+  /// All where they are few, as on up to three axes; otherwise first those that keep operands as
+  /// they are, then those that differ from the best one on one axis or two.
+  by_axis,
+  /// All: their number grows exponentially with the axes.
+  exhaustive,
 };
 
 /// Returns the allowed layouts of least predicted time, jointly over the axes of the mesh; ties
 /// keep operands as they are. All operands are laid out over the same mesh. Equal on all ranks.
 /// std::invalid_argument when no layout allows the operands that are changed in place.
-Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh);
+Choice choose_layouts(const ChoiceQuery& query, const DeviceMesh& mesh,
+                      ChoiceSearch search = ChoiceSearch::by_axis);
 
 /// The role of one mesh axis in an op: none, cuts a factor, or passes a Partial on.
 struct AxisChoice {
@@ -58,6 +84,10 @@ struct AxisChoice {
   int set = -1;
   ReduceOp op = ReduceOp::sum;
 };
+
+/// Returns the placement of an operand on an axis with that role, but for the sizes of parts and
+/// the dims that are fetched.
+Placement placement_of(const ChoiceQuery& query, const AxisChoice& role, int operand);
 
 /// Returns the layouts that the axes' roles give; nullopt if they are incompatible. Factors are cut
 /// into the parts of operand `sized`, whose sharding has explicit sizes, where the same axes cut

@@ -56,6 +56,49 @@ static bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
   return true;
 }
 
+/// A dim of an array that an axis cuts, and the factor along which; -1 without one.
+struct CutDim {
+  int dim, factor;
+};
+static CutDim dim_cut_by(const BoundArray& array, const AxisChoice& axis) {
+  const int dim = Binding::dim_of(array, axis.factor);
+  if (dim >= 0 || axis.with < 0) return {dim, axis.factor};
+  return {Binding::dim_of(array, axis.with), axis.with};
+}
+
+static bool shares_linear_set(const ChoiceQuery& query, int operand, int factor) {
+  const auto& operands = query.binding.operands;
+  const auto has = [&](int i) {
+    return i < std::ssize(operands) && Binding::has(operands[static_cast<size_t>(i)], factor);
+  };
+  return std::ranges::any_of(query.spec.linear, [&](const auto& set) {
+    return contains(set, operand) && std::ranges::any_of(set, has);
+  });
+}
+
+/// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
+static bool makes_partial(const ChoiceQuery& query, int factor) {
+  const auto& results = query.binding.results;
+  return !results.empty() && !query.binding.factor(factor).created &&
+         !contains(query.staged, factor) &&
+         std::ranges::none_of(results,
+                              [&](const BoundArray& array) { return Binding::has(array, factor); });
+}
+
+Placement placement_of(const ChoiceQuery& query, const AxisChoice& role, int operand) {
+  if (role.kind == AxisChoice::Kind::whole) return Replicate();
+  if (role.kind == AxisChoice::Kind::partial) {
+    const auto& set = query.spec.linear[static_cast<size_t>(role.set)];
+    return contains(set, operand) ? Placement(Partial{role.op}) : Placement(Replicate());
+  }
+  const int dim = dim_cut_by(query.binding.operands[static_cast<size_t>(operand)], role).dim;
+  if (dim >= 0) return Shard{dim};
+  // A term that is added to a sum over ranks counts once.
+  const bool addend =
+      makes_partial(query, role.factor) && shares_linear_set(query, operand, role.factor);
+  return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
+}
+
 namespace {
 
 /// Turns the axes' choices into shardings.
@@ -181,48 +224,12 @@ class Combiner {
     return shard;
   }
 
-  /// A dim of an array that an axis cuts, and the factor along which; -1 without one.
-  struct CutDim {
-    int dim, factor;
-  };
-  static CutDim dim_cut_by(const BoundArray& array, const AxisChoice& axis) {
-    const int dim = Binding::dim_of(array, axis.factor);
-    if (dim >= 0 || axis.with < 0) return {dim, axis.factor};
-    return {Binding::dim_of(array, axis.with), axis.with};
-  }
-
-  bool shares_linear_set(int operand, int factor) const {
-    const auto has = [&](int i) {
-      return i < std::ssize(binding_.operands) &&
-             Binding::has(binding_.operands[static_cast<size_t>(i)], factor);
-    };
-    return std::ranges::any_of(query_.spec.linear, [&](const auto& set) {
-      return contains(set, operand) && std::ranges::any_of(set, has);
-    });
-  }
-
-  /// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
-  bool makes_partial(int factor) const {
-    const auto& bound = binding_.factor(factor);
-    return !binding_.results.empty() && !bound.created && !contains(query_.staged, factor) &&
-           std::ranges::none_of(binding_.results, [&](const BoundArray& array) {
-             return Binding::has(array, factor);
-           });
-  }
-
   Placement operand_placement(size_t operand, int a) const {
     const AxisChoice& axis = axes_[static_cast<size_t>(a)];
-    int index = static_cast<int>(operand);
-    if (axis.kind == AxisChoice::Kind::partial) {
-      const auto& set = query_.spec.linear[static_cast<size_t>(axis.set)];
-      return contains(set, index) ? Placement(Partial{axis.op}) : Placement(Replicate());
-    }
-    if (axis.kind == AxisChoice::Kind::whole) return Replicate();
+    const Placement placement = placement_of(query_, axis, static_cast<int>(operand));
+    if (!placement.is_shard() || parts_.empty()) return placement;
     const auto [dim, factor] = dim_cut_by(binding_.operands[operand], axis);
-    if (dim >= 0) return cut(binding_.operands[operand], dim, factor, a);
-    // A term that is added to a sum over ranks counts once.
-    bool addend = makes_partial(axis.factor) && shares_linear_set(index, axis.factor);
-    return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
+    return cut(binding_.operands[operand], dim, factor, a);
   }
 
   std::optional<Sharding> operand_sharding(size_t operand) const {
