@@ -151,6 +151,15 @@ void bind_derivatives(py::module_& m, py::class_<Tensor>& tensor) {
         const BackwardOptions options{create_graph, retain_graph, tensors_in("backward", inputs)};
         released([&] { backward(all, of, options); });
       });
+  def(tensor, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)",
+      "Gradients of all leaves this tensor depends on, or of the inputs given; it has one element "
+      "unless its gradient is given",
+      [](const Tensor& x, const MaybeTensor& gradient, std::optional<bool> retain_graph,
+         bool create_graph, const py::object& inputs) {
+        const BackwardOptions options{create_graph, retain_graph, tensors_in("backward", inputs)};
+        const Tensors given = gradient ? Tensors{gradient} : Tensors();
+        released([&] { backward({x}, given, options); });
+      });
   py::class_<GradientHookHandle>(m, "GradientHookHandle", "Removes the hook that was registered")
       .def("remove", &GradientHookHandle::remove);
   def(tensor, "register_hook(hook)",

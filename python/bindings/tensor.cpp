@@ -2,7 +2,7 @@
 #include "weft/tensor.h"
 
 #include "python/bindings/bindings.h"
-#include "weft/derivatives.h"
+#include "weft/autograd.h"
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
@@ -99,15 +99,6 @@ static void bind_gradients(py::class_<Tensor>& tensor) {
           [](const Tensor& x, const MaybeTensor& grad) { x.set_grad(grad); },
           "The gradient of a leaf after backward; None before")
       .def("detach", &Tensor::detach, "The same elements, not recorded");
-  def(tensor, "backward(gradient=None, retain_graph=None, create_graph=False, inputs=None)",
-      "Gradients of all leaves this tensor depends on, or of the inputs given; it has one element "
-      "unless its gradient is given",
-      [](const Tensor& x, const MaybeTensor& gradient, std::optional<bool> retain_graph,
-         bool create_graph, const std::optional<Tensors>& inputs) {
-        const BackwardOptions options{create_graph, retain_graph, inputs.value_or(Tensors())};
-        const Tensors given = gradient ? Tensors{gradient} : Tensors();
-        released([&] { backward({x}, given, options); });
-      });
 }
 
 static void bind_shape_methods(py::class_<Tensor>& tensor) {

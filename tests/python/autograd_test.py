@@ -122,6 +122,15 @@ def model_of(dtype=F64):
     return nn.Sequential(nn.Linear(4, 6, dtype=dtype), nn.Tanh(), nn.Linear(6, 1, dtype=dtype))
 
 
+def test_backward_of_some_inputs():
+    model = model_of()
+    loss = model(weft.ones((2, 4), dtype=F64)).sum()
+    loss.backward(inputs=[model[0].weight], retain_graph=True)
+    assert model[0].weight.grad is not None and model[2].weight.grad is None
+    weft.backward(loss, inputs=model[2].weight)
+    assert model[2].weight.grad is not None and model[0].bias.grad is None
+
+
 def on_ranks(body, ranks=3):
     def run(world):
         return body(weft.DeviceMesh(world, {"dp": ranks}))
