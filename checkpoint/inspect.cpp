@@ -43,6 +43,8 @@ void OpenedFile::check_block(int64_t number, const std::function<uint64_t()>& re
     mistake = concat("checkpoint: ", file.path(), ": block ", number, " (tensor ",
                      in_quotes(tensor_in(number)), ") does not have its checksum");
   } catch (const std::runtime_error& error) {
+    // A store that does not answer says nothing about the object.
+    if (is_object_path(file.path())) throw;
     mistake = error.what();
   }
   throw BadFile(Verdict::corrupt, mistake, file.path(), tensor_in(number), number);

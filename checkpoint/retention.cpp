@@ -82,7 +82,8 @@ void retain_newest(const std::string& directory, int64_t step, int keep,
     }
   }
   remove_hidden(directory, own);
-  abort_old_uploads(directory, oldest, own);
+  // While fewer count, uploads of earlier steps may be those of slower ranks.
+  if (complete == keep) abort_old_uploads(directory, oldest, own);
   if (!failed.empty()) throw_runtime_error(failed);
 }
 

@@ -8,8 +8,10 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,18 @@ def run(server, *command, **variables):
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
     )  # fmt: skip
     return done.returncode, done.stdout
+
+
+class Page(BaseHTTPRequestHandler):
+    """Answers with a page, as a proxy or a console would."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"<html>Sign in</html>")
+
+    def log_message(self, *_):
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -214,6 +228,12 @@ def test_names_what_is_wrong(server, tmp_path):
     assert "at last by status 503, SlowDown" in told(WEFT_S3_DEADLINE="1")
     server.control(faults={"truncate": 1})
     assert "failed" in told(WEFT_S3_DEADLINE="1")
+    server.control(faults={})
+    with ThreadingHTTPServer(("127.0.0.1", 0), Page) as page:
+        threading.Thread(target=page.serve_forever, daemon=True).start()
+        text = told(AWS_ENDPOINT_URL=f"http://127.0.0.1:{page.server_port}")
+        assert "the answer to a listing is not a ListBucketResult" in text
+        page.shutdown()
 
 
 def test_reads_credentials_from_files(server, tmp_path):

@@ -238,7 +238,10 @@ Reply Client::call(const Call& call) {
     Reply reply = attempt(call, own);
     const bool is_success = reply.status / 100 == 2;
     if (reply.status != 0) was_reached_ = true;
-    if (is_success || std::ranges::count(call.accepted, reply.status) > 0) return reply;
+    // 400 may also be ExpiredToken or RequestTimeout: these are not the answer to the call.
+    const bool is_other = reply.status == 400 && reply.code != "InvalidPart";
+    const bool is_accepted = std::ranges::count(call.accepted, reply.status) > 0 && !is_other;
+    if (is_success || is_accepted) return reply;
     const bool may_be_old = reply.status == 400 || reply.status == 401 || reply.status == 403;
     if (may_be_old && !std::exchange(is_renewed, true) && renew(own.credentials)) continue;
     // An endpoint that never answered is likely to be a wrong one.

@@ -50,8 +50,11 @@ constexpr int kResponseCode = 0x200000 + 2;
 constexpr int kGlobalAll = 3;
 constexpr size_t kErrorBytes = 256;
 
-/// Codes after which another attempt cannot help: a protocol, a URL, certificates.
-constexpr int kFinal[] = {1, 3, 4, 58, 59, 60, 77, 83, 90, 91};
+/// Codes after which another attempt cannot help: a protocol, a URL, an answer that is longer than
+/// was asked for, certificates.
+constexpr int kFinal[] = {1, 3, 4, 23, 58, 59, 60, 77, 83, 90, 91};
+/// The receiver refused bytes.
+constexpr int kWriteError = 23;
 /// The host is unknown, or no process listens.
 constexpr int kUnreachable[] = {5, 6, 7};
 
@@ -220,7 +223,9 @@ HttpAnswer send(const HttpRequest& request) {
   set_options(handle.get(), request, headers, receiver, problem.data());
   const int code = curl().perform(handle.get());
   if (code != 0) {
-    answer.problem = problem[0] ? problem.data() : curl().words(code);
+    answer.problem = code == kWriteError ? "the store sent more than was asked for"
+                     : problem[0]        ? problem.data()
+                                         : curl().words(code);
     answer.is_final = std::ranges::count(kFinal, code) > 0;
     answer.is_unreachable = std::ranges::count(kUnreachable, code) > 0;
     return answer;

@@ -34,6 +34,13 @@ static Place marker_of(const std::string& directory) {
   return place_of(concat(parent_of(directory), '/', kHiddenPrefix, name_of(directory)));
 }
 
+/// Refuses a page that is not a complete answer of that name: it would list nothing.
+static void check_listing(const Place& place, const Reply& reply, const char* name) {
+  if (reply.text.find(concat("</", name, ">")) != std::string::npos) return;
+  fail_call("s3", printable(place.path()), ": the answer to a listing is not a ", name,
+            "; check that AWS_ENDPOINT_URL is the address of an S3 server");
+}
+
 Listing listing_of(const std::string& bucket, const std::string& prefix, bool has_delimiter,
                    int most) {
   Listing found;
@@ -45,6 +52,7 @@ Listing listing_of(const std::string& bucket, const std::string& prefix, bool ha
     if (most > 0) call.query.emplace_back("max-keys", std::to_string(most));
     if (!token.empty()) call.query.emplace_back("continuation-token", token);
     const Reply reply = client().call(call);
+    check_listing({bucket, prefix}, reply, "ListBucketResult");
     for (const std::string_view object : elements(reply.text, "Contents")) {
       found.objects.emplace_back(unescaped_url(element(object, "Key")),
                                  std::atoll(element(object, "Size").c_str()));
@@ -192,6 +200,7 @@ void abort_uploads(const std::string& directory,
       call.query.emplace_back("upload-id-marker", id_marker);
     }
     const s3::Reply reply = s3::client().call(call);
+    s3::check_listing(place, reply, "ListMultipartUploadsResult");
     for (const std::string_view upload : s3::elements(reply.text, "Upload")) {
       const std::string key = s3::unescaped_url(s3::element(upload, "Key"));
       if (!key.starts_with(prefix)) continue;
