@@ -63,7 +63,8 @@ static void end_rank() {
   if (!connection) return;
   connection->shared().end_for_good(connection->world.rank());
   if (connection->mpi) connection->mpi->end();
-  if (connection->session) connection->session->end();
+  // Where ranks failed, MPI_Finalize may wait for one that never comes.
+  if (connection->session && !connection->shared().is_aborted()) connection->session->end();
 }
 
 /// A child of this process is not a rank.

@@ -99,6 +99,9 @@ int MpiSession::greatest_tag() const {
 }
 
 void MpiSession::end() {
+  int is_initialized = 0, is_finalized = 0;
+  library_.check(library_->state(&is_initialized, &is_finalized), "MPI_Finalized");
+  if (is_finalized) return;  // by the program
   library_.check(library_->free(&comm_), "MPI_Comm_free");
   if (owns_mpi_) library_.check(library_->finalize(), "MPI_Finalize");
 }
