@@ -2220,7 +2220,7 @@ class Tensor:
         """
         The tensor becomes what `addmm` of it gives.
         """
-    def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool | None = None, create_graph: builtins.bool = False, inputs: collections.abc.Sequence[Tensor] | None = None) -> None:
+    def backward(self, gradient: Tensor | None = None, retain_graph: builtins.bool | None = None, create_graph: builtins.bool = False, inputs: typing.Any = None) -> None:
         """
         Gradients of all leaves this tensor depends on, or of the inputs given; it has one element unless its gradient is given
         """
