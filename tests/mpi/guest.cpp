@@ -148,9 +148,10 @@ static void run_mistakes(int level) {
   MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, 1 - process % 2, 7, &both);
   expect_error("connect: comm is an intercommunicator, expected an intracommunicator",
                [&] { static_cast<void>(connect(both)); });
-  expect_error("connect: the communicator is of ",
-               [] { const bool is_mpich = sizeof(MPI_Comm) == sizeof(int);
-    static_cast<void>(connect_mpi(is_mpich ? MpiAbi::openmpi : MpiAbi::mpich, 0x44000000)); });
+  expect_error("connect: the communicator is of ", [] {
+    const bool is_mpich = sizeof(MPI_Comm) == sizeof(int);
+    static_cast<void>(connect_mpi(is_mpich ? MpiAbi::openmpi : MpiAbi::mpich, 0x44000000));
+  });
   expect_error("connect: deadline must be at least 1 ms, got 0", [&] {
     static_cast<void>(connect(half, {.deadline = std::chrono::milliseconds(0)}));
   });
