@@ -67,16 +67,33 @@ MpiSession::MpiSession(const MpiLibrary& library, MpiHandle comm, std::string_vi
   const MpiLibrary& mpi = library_;
   int is_main = 0, is_inter = 0;
   mpi.check(mpi->level(&level_, &is_main), "MPI_Query_thread");
-  MpiHandle request = mpi->null_request;
-  mpi.check(mpi->duplicate(comm, &comm_, &request), "MPI_Comm_idup");
-  await(request, deadline);
+  // What MPI writes to until a collective is complete; it outlives one that some do not join.
+  struct Joint {
+    MpiHandle comm = 0, request = 0;
+    std::string own, all;
+  };
+  auto joint = std::make_unique<Joint>();
+  joint->request = mpi->null_request;
+  const auto complete = [&] {
+    try {
+      await(joint->request, deadline);
+    } catch (...) {
+      static_cast<void>(joint.release());
+      throw;
+    }
+  };
+  mpi.check(mpi->duplicate(comm, &joint->comm, &joint->request), "MPI_Comm_idup");
+  complete();
+  comm_ = joint->comm;
   mpi.check(mpi->return_errors(comm_), "MPI_Comm_set_errhandler");
   mpi.check(mpi->describe(comm_, &rank_, &size_, &is_inter), "MPI_Comm_rank");
-  std::string own(text.substr(0, kTextBytes - 1)), all;
+  std::string &own = joint->own, &all = joint->all;
+  own = text.substr(0, kTextBytes - 1);
   own.resize(kTextBytes);
   all.resize(own.size() * static_cast<size_t>(size_));
-  mpi.check(mpi->all_gather(own.data(), all.data(), kTextBytes, comm_, &request), "MPI_Iallgather");
-  await(request, deadline);
+  mpi.check(mpi->all_gather(own.data(), all.data(), kTextBytes, comm_, &joint->request),
+            "MPI_Iallgather");
+  complete();
   for (size_t at = 0; at < all.size(); at += own.size()) texts_.emplace_back(&all[at]);
 }
 
