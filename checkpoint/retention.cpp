@@ -18,19 +18,31 @@ static bool is_removable(const std::string& path, const CheckpointReport& report
   return names.names.empty() && names.strangers.empty();
 }
 
-/// Removes what an earlier removal of own checkpoints left when it was interrupted.
-static void remove_hidden(const std::string& directory, const OwnCheckpoints& own) {
+/// Calls visit(name, generation) for each checkpoint whose removal was interrupted.
+template <class Visit> static void for_hidden(const std::string& directory, const Visit& visit) {
   std::error_code error;
   for (const StoredName& stored : Store::of(directory).list(directory, error)) {
     int64_t step = 0;
     std::string generation;
     if (!stored.name.starts_with(kHiddenPrefix)) continue;
     const std::string name = stored.name.substr(kHiddenPrefix.size());
-    if (!parse_directory_name(name, step, generation)) continue;
-    if (generation == own.generation || own.earlier.contains(generation)) {
-      Store::of(directory).remove_directory(directory + "/" + stored.name);
-    }
+    if (parse_directory_name(name, step, generation)) visit(stored.name, generation);
   }
+}
+
+void add_hidden(const std::string& directory, OwnCheckpoints& own) {
+  for_hidden(directory, [&](const std::string&, const std::string& generation) {
+    own.earlier.insert(generation);
+  });
+}
+
+/// Removes what an earlier removal of own checkpoints left when it was interrupted.
+static void remove_hidden(const std::string& directory, const OwnCheckpoints& own) {
+  for_hidden(directory, [&](const std::string& name, const std::string& generation) {
+    if (generation == own.generation || own.earlier.contains(generation)) {
+      Store::of(directory).remove_directory(directory + "/" + name);
+    }
+  });
 }
 
 /// Aborts uploads of own checkpoints below a step, which a job that was killed left. No rank is

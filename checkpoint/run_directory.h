@@ -80,6 +80,8 @@ struct OwnCheckpoints {
 /// What is kept is made to survive a crash first. std::runtime_error naming the first that could
 /// not be removed, after the others are.
 void retain_newest(const std::string& directory, int64_t step, int keep, const OwnCheckpoints& own);
+/// Counts checkpoints whose removal was interrupted among the earlier ones: they are not listed.
+void add_hidden(const std::string& directory, OwnCheckpoints& own);
 
 /// A directory that has the name of a checkpoint, and the step and the generation of that name.
 struct NamedCheckpoint {

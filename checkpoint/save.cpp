@@ -212,6 +212,7 @@ CheckpointSaver::CheckpointSaver(const Communicator& world, const std::string& d
       plans_->known.insert(there.path);
       if (options.continues) own.earlier.insert(there.generation);
     }
+    if (options.continues) add_hidden(directory_, own);
     return drawn_tag();
   };
   // The wait for another job may be longer than the deadline of the other ranks.

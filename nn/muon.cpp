@@ -277,6 +277,9 @@ void Muon::update_together(const std::vector<size_t>& stack, const Tensor& gradi
 Tensor newton_schulz(const Tensor& m, int64_t steps, const std::array<double, 3>& coefficients,
                      double eps) {
   if (!m || m.ndim() != 2) fail("newton_schulz: m is ", m.shape(), ", expected a matrix");
+  if (steps < 0 || steps > 1000) {
+    fail("newton_schulz: steps is ", steps, ", expected 0 to 1000");
+  }
   const NoGrad no_grad;
   const auto [a, b, c] = coefficients;
   const bool is_tall = m.size(0) > m.size(1);

@@ -22,7 +22,8 @@ static Tensor leaf_in(const char* what, const py::handle& object) {
 static Tensors tensors_in(const char* what, const py::object& given) {
   Tensors tensors;
   if (given.is_none()) return tensors;
-  if (!py::isinstance<py::sequence>(given) || py::isinstance<Tensor>(given)) {
+  const bool is_one = bound_value<Tensor>(given) || bound_value<Parameter>(given);
+  if (is_one || !py::isinstance<py::sequence>(given)) {
     return {leaf_in(what, given)};
   }
   for (const py::handle one : py::sequence(given)) {

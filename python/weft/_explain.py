@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text that also draws itself."""
 
+import os
+
 from weft import _weft
 
 
@@ -25,7 +27,7 @@ def explain(tensor, placements):
 
 def _save(self, path):
     """Writes the picture to an .svg file."""
-    with open(path, "w", encoding="utf-8") as file:
+    with open(os.fspath(path), "w", encoding="utf-8") as file:
         file.write(self.svg)
 
 

@@ -46,7 +46,7 @@ SENTENCES = {
         "--init /no/such is missing or a file, expected a directory",
     "train --data DATA --save /proc/x --steps 1":
         "data: number of tokens is 1300, expected at least 4353: a row of",
-    "train --data DATA --dtype f8": "--dtype: f8 not in {f32,bf16}; see weft train --help",
+    "train --data DATA --dtype f8": "--dtype: f8 not in {f32,bf16,f16}; see weft train --help",
     "train --data DATA --clip inf": "--clip is inf, expected a finite number above 0",
     "train --data DATA --seed -1": "--seed is -1, expected a whole number from 0 to",
     "train --data DATA --no-such-flag": "there is no flag --no-such-flag; see weft train --help",
