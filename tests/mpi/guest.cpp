@@ -7,8 +7,10 @@
 #define MPICH_SKIP_MPICXX
 #include "weft/mpi.h"
 
-#include <omp.h>
 #include <unistd.h>
+#ifdef WEFT_WITH_OPENMP
+#include <omp.h>
+#endif
 
 #include <array>
 #include <cmath>
@@ -34,11 +36,19 @@ static void check(bool is_right, const std::string& what) {
   std::fprintf(stderr, "process %d: wrong: %s\n", process, what.c_str());
 }
 
+static int most_threads() {
+#ifdef WEFT_WITH_OPENMP
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
 /// The state of the process that a guest does not change.
 struct Surroundings {
   std::vector<std::string> environment;
   std::vector<std::pair<void*, int>> handlers;
-  int threads = omp_get_max_threads();
+  int threads = most_threads();
 
   Surroundings() {
     for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
