@@ -136,7 +136,7 @@ TEST(Choose, FindsWhatTheExhaustiveSearchFinds) {
                                                      {{"a", 2}, {"b", 2}, {"c", 2}}};
   for (const auto& axes : meshes) {
     int64_t cases = 0;
-    for_cases(axes, 200, every_layout, [&](const Op& op, const Chosen& chosen, auto given) {
+    for_cases(axes, 50, every_layout, [&](const Op& op, const Chosen& chosen, auto given) {
       ++cases;
       const auto best = chosen.by(ChoiceSearch::exhaustive, given);
       const auto found = chosen.by(ChoiceSearch::by_axis, given);
