@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training steps of GPT-2 124M as llm.c's train_gpt2.c runs them, beside PyTorch.
+"""Training steps of GPT-2 124M as llm.c's train_gpt2.c runs them, compared with PyTorch.
 
     PYTHONPATH=build/release/python python benchmarks/gpt2.py
 

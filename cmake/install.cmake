@@ -8,7 +8,7 @@ if(SKBUILD)
   set_target_properties(weft PROPERTIES VERSION ${WEFT_ABI})
   set(namelink NAMELINK_SKIP)
   if(WEFT_CUDA STREQUAL "ON")
-    # Where NVIDIA's wheels have the libraries that this one loads.
+    # NVIDIA's wheels install the libraries that this one loads there.
     set_target_properties(weft PROPERTIES INSTALL_RPATH
       "$ORIGIN/../../nvidia/cu13/lib;$ORIGIN/../../nvidia/cudnn/lib;$ORIGIN/../../nvidia/nccl/lib")
   endif()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "tests/ops/gate.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/anomaly.h"
@@ -29,22 +30,7 @@ static Op gate(OpDefinition definition) {
   return Op({.name = "gate",
              .rule = "..., ... -> ...",
              .takes = {anything()},
-             .forward =
-                 [](const Call& c) {
-                   const auto value = [&](int i, int64_t at) {
-                     return c.in(i).dtype == f64 ? c.in(i).as<double>()[at]
-                                                 : static_cast<double>(c.in(i).as<float>()[at]);
-                   };
-                   for (int64_t i = 0; i < c.in(0).numel(); ++i) {
-                     const double a = value(0, i), b = value(1, i);
-                     const double y = a / (1 + std::exp(-a)) * b;
-                     if (c.out().dtype == f64) {
-                       c.out().as<double>()[i] = y;
-                     } else {
-                       c.out().as<float>()[i] = static_cast<float>(y);
-                     }
-                   }
-                 },
+             .forward = &compute_gate,
              .definition = std::move(definition),
              .samples = {{{{5, 3}, {5, 3}}}}});
 }
