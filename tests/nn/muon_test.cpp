@@ -309,7 +309,9 @@ TEST(Muon, NamesWhatDoesNotFit) {
             "muon: dtype of the iteration is f16, expected bf16, f32 or f64");
   EXPECT_EQ(error_of([] { newton_schulz(zeros({3})); }),
             "newton_schulz: m is [3], expected a matrix");
-  EXPECT_EQ(error_of([] { newton_schulz(zeros({3, 3}), 1'000'000); }),
+  EXPECT_EQ(error_of([] {
+              newton_schulz(zeros({3, 3}), 1'000'000);
+            }),
             "newton_schulz: steps is 1000000, expected 0 to 1000");
 }
 
