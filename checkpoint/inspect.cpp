@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <mutex>
 #include <range/v3/range/conversion.hpp>
 #include <range/v3/view/map.hpp>
@@ -311,11 +312,14 @@ std::vector<NamedCheckpoint> named_checkpoints(const std::string& directory) {
 }
 
 std::vector<NamedCheckpoint> sorted_checkpoints(const std::string& directory) {
-  std::vector<std::tuple<int64_t, fs::file_time_type, NamedCheckpoint>> found;
+  std::vector<std::tuple<int64_t, int64_t, NamedCheckpoint>> found;
+  std::map<int64_t, int> with_step;
   for (const NamedCheckpoint& named : named_checkpoints(directory)) {
-    std::error_code ignored;
-    found.emplace_back(stated_step(named.path, named.step),
-                       fs::last_write_time(named.path, ignored), named);
+    found.emplace_back(stated_step(named.path, named.step), 0, named);
+    ++with_step[std::get<0>(found.back())];
+  }
+  for (auto& [step, time, named] : found) {
+    if (with_step[step] > 1) time = Store::of(directory).written(named.path);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<NamedCheckpoint> sorted;

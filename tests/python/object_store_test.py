@@ -215,6 +215,7 @@ def test_names_what_is_wrong(server, tmp_path):
     assert "is in region us-east-1, but the region is eu-west-1; set AWS_REGION=us-east-1" in text
     assert "cannot be reached" in told(AWS_ENDPOINT_URL="http://127.0.0.1:9")
     assert "expected http:// or https://" in told(AWS_ENDPOINT_URL="127.0.0.1:9")
+    assert "the endpoint has a user name" in told(AWS_ENDPOINT_URL="http://a:b@127.0.0.1:9")
     assert "no credentials found" in told(AWS_ACCESS_KEY_ID="")
     assert "WEFT_S3_DEADLINE is" in told(WEFT_S3_DEADLINE="soon")
     assert "expected s3://bucket/key" in told("s3://")
@@ -252,6 +253,14 @@ def test_reads_credentials_from_files(server, tmp_path):
     assert "s3://bucket/a does not exist" in out
 
 
+def test_orders_equal_steps_by_when_they_were_written(server):
+    for generation in "f", "a":
+        time.sleep(1.1)  # times of objects have whole seconds
+        server.control(put={f"a/step-00000005-{generation * 16}/x.txt": "aGk="})
+    code, out = run(server, PROGRAM, "ckpt", "ls", "s3://bucket/a")
+    assert code == 0 and 0 < out.find("a" * 16) < out.find("f" * 16), out
+
+
 def test_keeps_two_jobs_apart(server, model):
     environment = os.environ | server.environment
     flags = ["--data", model / "text.txt", "--model", model / "model.json", "--batch", 12, "--seq",
@@ -270,9 +279,10 @@ def test_keeps_two_jobs_apart(server, model):
         first.wait()
     code, out = run(server, PROGRAM, "train", *flags, "--steps", 1)
     assert code == 0, out
-    server.control(conditional=False, reset=True)
-    code, out = run(server, PROGRAM, "train", *flags, "--steps", 1)
-    assert code == 0 and "the store ignores conditional writes" in out, out
+    for conditional in False, "refused":
+        server.control(conditional=conditional, reset=True)
+        code, out = run(server, PROGRAM, "train", *flags, "--steps", 1)
+        assert code == 0 and "the store ignores conditional writes" in out, out
 
 
 SAVER = """

@@ -93,3 +93,18 @@ assert os.waitpid(child, 0)[1] == 0
 """
     environment = dict(os.environ, OMP_NUM_THREADS="2")
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60, env=environment)
+
+
+@pytest.mark.parametrize("chosen", ["/nonexistent/libmpi.so", "libc.so.6"])
+def test_an_mpi_is_chosen_by_its_file(chosen):
+    sizes = dict(OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_LOCAL_SIZE="1")
+    ranks = dict(OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_LOCAL_RANK="0")
+    done = subprocess.run(
+        [sys.executable, "-c", "import weft; weft.connect()"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | sizes | ranks | {"WEFT_MPI": chosen},
+    )
+    assert done.returncode != 0
+    assert f'WEFT_MPI is "{chosen}", expected the file of an MPI library' in done.stderr

@@ -265,6 +265,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def check_conditions(self, there):
         if not self.server.conditional:
             return
+        conditions = {"if-none-match", "if-match"} & {name.lower() for name in self.headers}
+        if self.server.conditional == "refused" and self.command != "GET" and conditions:
+            raise Problem(501, "NotImplemented", "a condition")
         if self.headers.get("if-none-match") == "*" and there:
             raise Problem(412, "PreconditionFailed", "it exists")
         if "if-match" in self.headers and self.command != "GET":

@@ -82,6 +82,8 @@ class WEFT_API Store {
   /// Removes a directory with all below it, so that others see all of it or nothing. What an
   /// interruption leaves has the name with kHiddenPrefix before it; removing that goes on.
   virtual void remove_directory(const std::string& path) = 0;
+  /// When something in a directory was last written; comparable within a store only. 0: unknown.
+  virtual int64_t written(const std::string& directory) = 0;
   /// Makes a directory and those above it, so that they survive a crash.
   virtual void make_directories(const std::string& path) = 0;
 };

@@ -119,14 +119,17 @@ static std::pair<std::string, std::string> server_of(const Settings& settings, c
     has_bucket = fits;
     url = concat("https://", fits ? place.bucket + "." : "", "s3.", settings.region, domain);
   }
-  std::string host = url.substr(url.find("://") + 3);
-  const bool is_http = url.starts_with("http://");
-  const std::string usual = is_http ? ":80" : ":443";
-  if (host.ends_with(usual)) host.resize(host.size() - usual.size());
-  return {url, host};
+  return {url, url.substr(url.find("://") + 3)};
 }
 
-Reply Client::attempt(const Call& call, const Settings& settings) {
+/// Without the port that the scheme implies: curl leaves it out of the header that is signed.
+static std::string signed_host(std::string host, bool is_http) {
+  const std::string_view usual = is_http ? ":80" : ":443";
+  if (host.ends_with(usual)) host.resize(host.size() - usual.size());
+  return host;
+}
+
+Reply Client::attempt(const Call& call, const Settings& settings, double seconds) {
   bool has_bucket = false;
   auto [url, host] = server_of(settings, call.place, has_bucket);
   // A path in the endpoint begins those of all requests.
@@ -134,6 +137,7 @@ Reply Client::attempt(const Call& call, const Settings& settings) {
   const std::string root = slash == host.npos ? "" : host.substr(slash);
   host.resize(std::min(slash, host.size()));
   url.resize(url.size() - root.size());
+  host = signed_host(host, url.starts_with("http://"));
   Request request{call.method,
                   concat(root, has_bucket ? "" : "/" + call.place.bucket, '/', call.place.key),
                   call.query, call.headers};
@@ -147,7 +151,8 @@ Reply Client::attempt(const Call& call, const Settings& settings) {
                                                    settings.region, hash, std::time(nullptr)),
                          .body = call.body,
                          .into = call.into,
-                         .ca_bundle = settings.ca_bundle};
+                         .ca_bundle = settings.ca_bundle,
+                         .seconds = seconds};
   Reply reply{send(sent)};
   if (reply.status / 100 == 2 && reply.received != call.into.size()) {
     reply.problem =
@@ -235,7 +240,8 @@ Reply Client::call(const Call& call) {
   double pause = 0.1;
   for (int attempts = 0;; ++attempts) {
     const Settings own = settings();
-    Reply reply = attempt(call, own);
+    const Seconds before = Clock::now() - begin;
+    Reply reply = attempt(call, own, std::max(0.1, deadline_of_thread - before.count()));
     const bool is_success = reply.status / 100 == 2;
     if (reply.status != 0) was_reached_ = true;
     // 400 may also be ExpiredToken or RequestTimeout: these are not the answer to the call.
@@ -248,7 +254,8 @@ Reply Client::call(const Call& call) {
     const double most = std::min({own.deadline, deadline_of_thread,
                                   reply.status == 0 && !was_reached_ ? 5.0 : own.deadline});
     const Seconds spent = Clock::now() - begin;
-    if (!is_temporary(reply) || spent.count() + pause > most) {
+    const bool is_cancelled = call.is_cancelled && *call.is_cancelled;
+    if (!is_temporary(reply) || is_cancelled || spent.count() + pause > most) {
       if (attempts > 0 && is_temporary(reply) && !reply.is_unreachable) {
         const std::string why =
             reply.status == 0

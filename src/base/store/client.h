@@ -37,6 +37,8 @@ struct Call {
   bool has_hashes = false;
   /// Statuses besides those of success that the caller handles.
   std::vector<int> accepted = {};
+  /// Once true, the request is not repeated.
+  const std::atomic<bool>* is_cancelled = nullptr;
 };
 
 struct Reply : HttpAnswer {
@@ -58,7 +60,7 @@ class Client {
   Settings settings();
   /// Reads the files again, for example after a session has ended. True where that changed them.
   bool renew(const Credentials& used);
-  Reply attempt(const Call& call, const Settings& settings);
+  Reply attempt(const Call& call, const Settings& settings, double seconds);
 
   std::mutex mutex_;
   std::optional<Settings> settings_;

@@ -93,6 +93,11 @@ Settings settings_from_environment() {
   while (settings.endpoint.ends_with('/')) settings.endpoint.pop_back();
   const bool is_url =
       settings.endpoint.starts_with("http://") || settings.endpoint.starts_with("https://");
+  if (settings.endpoint.find('@') != std::string::npos) {
+    fail_call("s3",
+              "the endpoint has a user name, expected http:// or https:// and a host; set "
+              "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY");
+  }
   if (!settings.endpoint.empty() && !is_url) {
     fail_call("s3", "the endpoint is ", in_quotes(settings.endpoint),
               ", expected http:// or https:// and a host; correct AWS_ENDPOINT_URL");

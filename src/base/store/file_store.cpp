@@ -130,6 +130,11 @@ class FileStore final : public Store {
     remove_all(::rename(path.c_str(), hidden.c_str()) == 0 ? hidden : path);
   }
 
+  int64_t written(const std::string& directory) override {
+    std::error_code ignored;
+    return fs::last_write_time(directory, ignored).time_since_epoch().count();
+  }
+
   void make_directories(const std::string& path) override {
     std::error_code error;
     fs::create_directories(path, error);

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/base/store/http.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "src/base/loaded_library.h"
@@ -31,6 +34,7 @@ enum Option : int {
   kHttpGet = 80,
   kBufferSize = 98,
   kNoSignal = 99,
+  kTimeoutMs = 155,
   kKeepAlive = 213,
   kPathAsIs = 234,
   kUploadBufferSize = 280,
@@ -104,11 +108,13 @@ const Curl& curl() {
   return loaded;
 }
 
-/// Handles keep their connections open. They are never closed: a process may end in any thread.
+/// Handles keep their connections open. They are never closed: a process may end in any thread, and
+/// a forked one must not use, nor end, the connections of its parent.
 class Handles {
  public:
   Handle* take() {
     const std::lock_guard lock(mutex_);
+    if (std::exchange(process_, ::getpid()) != ::getpid()) free_.clear();
     if (free_.empty()) return curl().init();
     Handle* const handle = free_.back();
     free_.pop_back();
@@ -123,6 +129,7 @@ class Handles {
  private:
   std::mutex mutex_;
   std::vector<Handle*> free_;
+  pid_t process_ = ::getpid();
 };
 
 Handles& handles() {
@@ -185,6 +192,7 @@ static void set_options(Handle* handle, const HttpRequest& request, List* header
   // Below one byte a second for so many seconds.
   set(kLowSpeedLimit, 1L);
   set(kLowSpeedTime, 30L);
+  set(kTimeoutMs, static_cast<long>(std::min(request.seconds, 1e6) * 1e3));
   set(kBufferSize, 512L << 10);
   set(kUploadBufferSize, 512L << 10);
   set(kErrorBuffer, problem);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <map>
 #include <span>
 #include <string>
@@ -18,6 +19,8 @@ struct HttpRequest {
   /// Receives the body of a successful answer; without it, HttpAnswer::text does.
   std::span<std::byte> into = {};
   std::string ca_bundle = {};
+  /// The request is given up after so many seconds.
+  double seconds = std::numeric_limits<double>::infinity();
 };
 
 struct HttpAnswer {

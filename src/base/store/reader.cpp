@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +32,11 @@ static void fetch(const Place& place, const std::string& etag, int64_t offset,
   call.headers.emplace_back("range", concat("bytes=", offset, '-', last));
   if (!etag.empty()) call.headers.emplace_back("if-match", etag);
   const Reply reply = Client::instance().call(call);
+  const std::string range = reply.header("content-range");
+  if (!range.empty() && !range.starts_with(concat("bytes ", offset, '-', last, '/'))) {
+    fail_call("s3", printable(place.path()), ": the store sent the range ", printable(range),
+              ", expected bytes ", offset, " to ", last);
+  }
   const bool is_other = reply.status != 412 && reply.status != 404 &&
                         reply.header("etag") != etag && !reply.header("etag").empty();
   if (reply.status == 404) fail_call("s3", printable(place.path()), " was removed meanwhile");
@@ -50,7 +56,7 @@ class Cache {
         size_(size),
         has_(static_cast<size_t>((size + kPiece - 1) / kPiece)) {
     std::string path = (std::filesystem::temp_directory_path() / "weft-object-XXXXXX").string();
-    file_ = OwnedDescriptor(above_standard(::mkstemp(path.data())));
+    file_ = OwnedDescriptor(above_standard(::mkostemp(path.data(), O_CLOEXEC)));
     if (file_.get() < 0) fail_call("mkstemp", path, ": ", std::strerror(errno));
     ::unlink(path.c_str());
   }

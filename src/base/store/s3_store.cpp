@@ -2,6 +2,8 @@
 #include "src/base/store/s3_store.h"
 
 #include <algorithm>
+#include <atomic>
+#include <ctime>
 #include <random>
 #include <set>
 
@@ -56,6 +58,7 @@ Listing listing_of(const std::string& bucket, const std::string& prefix, bool ha
     for (const std::string_view object : elements(reply.text, "Contents")) {
       found.objects.emplace_back(unescaped_url(element(object, "Key")),
                                  std::atoll(element(object, "Size").c_str()));
+      found.times.push_back(element(object, "LastModified"));
     }
     for (const std::string_view common : elements(reply.text, "CommonPrefixes")) {
       found.prefixes.push_back(unescaped_url(element(common, "Prefix")));
@@ -116,6 +119,9 @@ void S3Store::put(const std::string& path, std::string_view text) {
   client().call({.method = "PUT", .place = place_of(path), .body = bytes_of(text)});
 }
 
+/// A store refused a condition that it does not know.
+static std::atomic<bool> lacks_conditions = false;
+
 /// Puts under a condition; false when that does not hold. The answer to an earlier attempt may have
 /// been lost (libcurl itself sends again where a connection was closed): the text decides whether
 /// that made the object.
@@ -132,7 +138,8 @@ static bool put_if(const Place& place, std::string_view text, const char* header
     const auto now = text_of(place);
     return now && now->first == text;
   }
-  // A store without conditional writes: `check_conditional_writes` warned.
+  // A store without conditional writes: `check_conditional_writes` warns.
+  lacks_conditions = true;
   const auto now = text_of(place);
   const bool holds = value == "*" ? !now : now && now->second == value;
   if (holds) client().call({.method = "PUT", .place = place, .body = bytes_of(text)});
@@ -166,6 +173,21 @@ void S3Store::remove_directory(const std::string& path) {
     remove(Place{place.bucket, key}.path());
   }
   remove(marker.path());
+}
+
+/// Seconds since 1970 of "2026-11-29T04:44:14.000Z".
+static int64_t seconds_of(const std::string& text) {
+  std::tm parts{};
+  return ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts) ? ::timegm(&parts) : 0;
+}
+
+int64_t S3Store::written(const std::string& directory) {
+  const Place place = place_of(directory);
+  int64_t latest = 0;
+  for (const std::string& time : listing_of(place.bucket, prefix_of(place), false).times) {
+    latest = std::max(latest, seconds_of(time));
+  }
+  return latest;
 }
 
 void S3Store::make_directories(const std::string&) {}
@@ -221,11 +243,15 @@ void check_conditional_writes(const std::string& directory) {
   const std::string path = concat(directory, "/.conditional-", s3::random_tag());
   Store& store = Store::of(path);
   const bool is_new = store.put_new(path, "first\n"), is_again = store.put_new(path, "second\n");
+  const bool is_replaced = store.update(path, [&](const std::string&) {
+    store.put(path, "third\n");
+    return "fourth\n";
+  });
   store.remove(path);
-  if (is_new && !is_again) return;
-  warn("s3: ", printable(directory),
-       ": the store ignores conditional writes (If-None-Match); two jobs that begin to save there "
-       "at once are not kept apart");
+  if (is_new && !is_again && !is_replaced && !s3::lacks_conditions) return;
+  warn("s3: ", printable(directory), ": the store ignores conditional writes (",
+       is_new && !is_again && !s3::lacks_conditions ? "If-Match" : "If-None-Match",
+       "); two jobs that begin to save there at once are not kept apart");
 }
 
 }  // namespace weft

@@ -24,6 +24,7 @@ class S3Store final : public Store {
   bool update(const std::string& path, const Edit& edit) override;
   void remove(const std::string& path) override;
   void remove_directory(const std::string& path) override;
+  int64_t written(const std::string& directory) override;
   void make_directories(const std::string& path) override;
 };
 
@@ -31,6 +32,8 @@ class S3Store final : public Store {
 struct Listing {
   /// Keys and sizes.
   std::vector<std::pair<std::string, int64_t>> objects;
+  /// When each was written, as ISO 8601 has it.
+  std::vector<std::string> times;
   /// Keys up to the delimiter, which they end with.
   std::vector<std::string> prefixes;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -140,6 +141,7 @@ class Upload final : public StoreWriter {
       }
       lock.lock();
       if (error && !error_) error_ = error;
+      if (error) is_cancelled_ = true;
       if (!error) etags_[part.number] = etag;
       part.bytes.clear();
       sent_.push_back(std::move(part.bytes));
@@ -153,7 +155,8 @@ class Upload final : public StoreWriter {
                        .place = place_,
                        .query = {{"partNumber", std::to_string(part.number)}, {"uploadId", id_}},
                        .body = part.bytes,
-                       .has_hashes = true});
+                       .has_hashes = true,
+                       .is_cancelled = &is_cancelled_});
     return reply.header("etag");
   }
 
@@ -167,6 +170,7 @@ class Upload final : public StoreWriter {
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
+      is_cancelled_ = true;
       waiting_.clear();
     }
     changed_.notify_all();
@@ -280,6 +284,8 @@ class Upload final : public StoreWriter {
   std::exception_ptr error_;
   size_t idle_ = 0;
   bool ends_ = false;
+  /// The parts under way are not sent again.
+  std::atomic<bool> is_cancelled_ = false;
 };
 
 }  // namespace

@@ -56,6 +56,11 @@ static int note_mpi(dl_phdr_info* object, size_t, void* paths) {
   return 0;
 }
 
+static MpiAbi abi_of(void* mpi, const std::string& path) {
+  if (::dlsym(mpi, "ompi_mpi_comm_world")) return MpiAbi::openmpi;
+  return name_in(path).starts_with("libmpi_abi") ? MpiAbi::standard : MpiAbi::mpich;
+}
+
 /// Finds the MPI library that this process has loaded, under any name.
 static std::optional<LoadedMpi> find_loaded_mpi() {
   std::vector<std::string> paths;
@@ -63,14 +68,9 @@ static std::optional<LoadedMpi> find_loaded_mpi() {
   for (const std::string& path : paths) {
     void* handle = ::dlopen(path.empty() ? nullptr : path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (!handle || !::dlsym(handle, "MPI_Init_thread")) continue;
-    const bool is_openmpi = ::dlsym(handle, "ompi_mpi_comm_world");
-    const bool is_standard = name_in(path).starts_with("libmpi_abi");
     // A program that is linked with MPI finds its functions by itself, too: prefers the library.
     if (path.empty() && paths.size() > 1) continue;
-    return LoadedMpi{handle, path,
-                     is_openmpi    ? MpiAbi::openmpi
-                     : is_standard ? MpiAbi::standard
-                                   : MpiAbi::mpich};
+    return LoadedMpi{handle, path, abi_of(handle, path)};
   }
   return {};
 }
@@ -145,6 +145,15 @@ static std::vector<MpiAbi> abis_of_launcher() {
 
 const MpiLibrary& MpiLibrary::of_job() {
   if (const auto found = find_loaded_mpi()) return loaded(found->abi, found->handle, found->path);
+  if (const char* chosen = std::getenv("WEFT_MPI"); chosen && *chosen) {
+    void* mpi = ::dlopen(chosen, RTLD_NOW | RTLD_GLOBAL);
+    const char* const error = mpi ? "" : ::dlerror();
+    if (!mpi || !::dlsym(mpi, "MPI_Init_thread")) {
+      fail_call("dlopen", "WEFT_MPI is ", in_quotes(chosen),
+                ", expected the file of an MPI library", *error ? ": " : "", error);
+    }
+    return loaded(abi_of(mpi, chosen), mpi, chosen);
+  }
   std::string tried;
   for (const MpiAbi abi : abis_of_launcher()) {
     for (const char* name : names_of(abi).mpi) {
@@ -157,7 +166,7 @@ const MpiLibrary& MpiLibrary::of_job() {
     }
   }
   fail_call("dlopen", "no MPI library can be loaded, tried ", tried,
-            "; LD_LIBRARY_PATH says where it is");
+            "; set WEFT_MPI to its file, or LD_LIBRARY_PATH to its folder");
 }
 
 void MpiLibrary::fail(int code, const char* call) const {
