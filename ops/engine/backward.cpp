@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "ops/engine/backward_run.h"
+#include "ops/engine/deferred.h"
 #include "ops/engine/tensor_body.h"
 #include "src/device/memory.h"
 #include "src/kernels/copy/copy.h"
@@ -273,6 +274,8 @@ bool backward_accumulates() {
   const auto& runs = backward_stack().runs;
   return runs.empty() || !runs.front()->is_selective() || !runs.front()->request().leaves.empty();
 }
+
+bool is_nested_backward() { return backward_stack().runs.size() > 1; }
 
 bool is_in_backward() { return !backward_stack().runs.empty(); }
 

@@ -5,6 +5,7 @@
 
 #include "ops/engine/backward_run.h"
 #include "ops/engine/call_watch.h"
+#include "ops/engine/deferred.h"
 #include "ops/engine/definition.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
@@ -311,8 +312,7 @@ DType Grad::in_dtype(int i) const { return body_.node.route->operand(i).given->d
 const Attributes& Grad::attributes() const { return body_.node.attributes; }
 bool Grad::wants(int i) const { return body_.backward.wants(body_.node.from[i]); }
 
-/// Returns `gradient` summed over the dims that broadcasting added or stretched.
-static Tensor summed_to(const Tensor& gradient, const Shape& shape) {
+Tensor summed_to(const Tensor& gradient, const Shape& shape) {
   if (gradient.shape() == shape) return gradient;
   int added = gradient.ndim() - shape.ndim();
   std::vector<int> dims;
@@ -332,25 +332,23 @@ void Grad::give(int i, const Tensor& gradient) const {
 
 void Grad::give_all(std::span<const int> of, const Op& op, std::span<const Tensor> operands,
                     const Attributes& attributes) const {
-  if (body_.backward.creates_graph()) {
+  if (body_.backward.creates_graph() || body_.passed) {
     const Tensors gradients = op.call(operands, attributes);
     for (size_t r = 0; r < of.size(); ++r) give(of[r], gradients[r]);
     return;
   }
-  std::array<Place, kMaxResults> places;
-  for (size_t r = 0; r < of.size(); ++r) {
-    const Node::Edge& edge = body_.node.from[of[r]];
-    if (edge.node) places[r] = body_.backward.place_for(edge);
-  }
-  Results results =
-      dispatch_into(op.shared(), operands, attributes, std::span(places.data(), of.size()));
-  for (size_t r = 0; r < of.size(); ++r) {
-    if (places[r].tensor) {
-      Engine::current().reached_sink(places[r].tensor, places[r].direct);
-    } else {
-      give(of[r], results.tensors[r]);
+  const auto edge = [&](size_t r) -> const Node::Edge& { return body_.node.from[of[r]]; };
+  if (is_deferring()) [[unlikely]] {
+    DeferredProduct product{.op = op, .attributes = attributes};
+    for (size_t r = 0; r < of.size(); ++r) {
+      product.edges.push_back(edge(r));
+      product.shapes.push_back(in_shape(of[r]));
     }
+    product.operands.assign(operands.begin(), operands.end());
+    if (defer(body_.backward, body_.node, std::move(product))) return;
   }
+  pass_results(body_.backward, of.size(), op, operands, attributes, edge,
+               [&](size_t r, const Tensor& gradient) { give(of[r], gradient); });
 }
 
 }  // namespace weft
