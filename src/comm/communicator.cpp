@@ -9,6 +9,7 @@
 #include "src/comm/collective_parts.h"
 #include "weft/error.h"
 #include "weft/extend/flight.h"
+#include "weft/messages.h"
 
 namespace weft {
 
@@ -290,16 +291,22 @@ std::vector<int64_t> Communicator::all_to_all_numbers(std::span<const int64_t> n
   return received;
 }
 
-Work Communicator::send(const void* data, int64_t count, DType dtype, int to, int tag) const {
-  const Piece piece{.send = data, .dtype = dtype, .counts = {&count, 1}};
-  return started(transport_,
+Work send(const Communicator& ranks, const Piece& piece, int to, int tag) {
+  return started(ranks.transport(),
                  {.kind = CollectiveKind::send, .root = to, .tag = tag, .pieces = {&piece, 1}});
 }
 
-Work Communicator::recv(void* data, int64_t count, DType dtype, int from, int tag) const {
-  const Piece piece{.recv = data, .dtype = dtype, .counts = {&count, 1}};
-  return started(transport_,
+Work receive(const Communicator& ranks, const Piece& piece, int from, int tag) {
+  return started(ranks.transport(),
                  {.kind = CollectiveKind::recv, .root = from, .tag = tag, .pieces = {&piece, 1}});
+}
+
+Work Communicator::send(const void* data, int64_t count, DType dtype, int to, int tag) const {
+  return weft::send(*this, {.send = data, .dtype = dtype, .counts = {&count, 1}}, to, tag);
+}
+
+Work Communicator::recv(void* data, int64_t count, DType dtype, int from, int tag) const {
+  return receive(*this, {.recv = data, .dtype = dtype, .counts = {&count, 1}}, from, tag);
 }
 
 Communicator Communicator::split(int color, int key, std::string name) const {

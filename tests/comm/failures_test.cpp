@@ -305,6 +305,48 @@ TEST(Failures, AMessageThatNobodySendsOrReceives) {
       "world: message 1: send(f32, [1], to rank 2, tag 0): rank 2 ended and did not receive it");
 }
 
+TEST(Failures, AnUnmatchedMessageIsNamedAtTheDeadline) {
+  // Rank 0 sends, and works on; rank 1 waits for another message from it.
+  const Outcome outcome = outcome_without(
+      2,
+      [](Communicator world) {
+        float sent = 1, got = 0;
+        if (world.rank() == 0) {
+          Work work = world.send(&sent, 1, f32, 1, 4);
+          while (!work.test()) std::this_thread::yield();
+        }
+        if (world.rank() == 1) world.recv(&got, 1, f32, 0, 5).wait();
+      },
+      300);
+  EXPECT_NE(outcome.thrown.find("message 1: "), std::string::npos) << outcome.thrown;
+  EXPECT_NE(outcome.thrown.find("tag "), std::string::npos) << outcome.thrown;
+}
+
+/// Ranks pass messages along a line, as stages of a pipeline do; the last one throws.
+TEST(Failures, ADeadStageIsNamedByAll) {
+  const Outcome outcome = outcome_of([](Communicator world) {
+    const int rank = world.rank();
+    std::vector<float> values(20000);
+    std::vector<float> backs(values.size());
+    const auto count = static_cast<int64_t>(values.size());
+    for (int round = 0;; ++round) {
+      if (round == 3 && rank == 2) throw std::out_of_range("stage 2 failed");
+      Work received, sent;
+      if (rank > 0) world.recv(values.data(), count, f32, rank - 1, 1).wait();
+      if (rank < 2) sent = world.send(values.data(), count, f32, rank + 1, 1);
+      if (rank < 2) received = world.recv(backs.data(), count, f32, rank + 1, 2);
+      if (rank == 2) sent = world.send(backs.data(), count, f32, 1, 2);
+      received.wait(), sent.wait();
+      if (rank == 1) world.send(backs.data(), count, f32, 0, 2).wait();
+    }
+  });
+  EXPECT_EQ(outcome.thrown, "stage 2 failed");
+  for (const int rank : {0, 1}) {
+    EXPECT_NE(outcome.seen[rank].find("given up: rank 2 threw: stage 2 failed"), std::string::npos)
+        << outcome.seen[rank];
+  }
+}
+
 TEST(Failures, MemoryIsLeftAloneWhenItsOwnerThrows) {
   // A sanitizer would detect a late reader: rank 0 frees memory that the others read.
   for (int round = 0; round < 30; ++round) {

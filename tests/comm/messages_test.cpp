@@ -30,6 +30,36 @@ TEST_P(Messages, ARingOfAllDTypes) {
   });
 }
 
+/// Both neighbours have messages to each other under way while neither waits.
+TEST_P(Messages, ManyAreUnderWayInBothDirections) {
+  run([&](Communicator world) {
+    if (world.size() == 1) return;
+    const int next = (world.rank() + 1) % world.size();
+    const int previous = (world.rank() + world.size() - 1) % world.size();
+    constexpr int kRounds = 40;
+    const int64_t size = 3000;
+    std::vector<Numbers> sent, got;
+    for (int i = 0; i < 2 * kRounds; ++i) {
+      sent.push_back(numbers_of(f32, world.rank() + 10 * i, size));
+      got.emplace_back(f32, size);
+    }
+    std::vector<Work> works;
+    for (size_t i = 0; i < kRounds; ++i) {
+      const int tag = static_cast<int>(i);
+      works.push_back(world.send(sent[2 * i].data(), size, f32, next, 2 * tag));
+      works.push_back(world.recv(got[2 * i].data(), size, f32, previous, 2 * tag));
+      works.push_back(world.send(sent[2 * i + 1].data(), size, f32, previous, 2 * tag + 1));
+      works.push_back(world.recv(got[2 * i + 1].data(), size, f32, next, 2 * tag + 1));
+    }
+    for (Work& work : works) work.wait();
+    for (int i = 0; i < kRounds; ++i) {
+      const auto at = static_cast<size_t>(2 * i);
+      ASSERT_EQ(got[at], numbers_of(f32, previous + 20 * i, size));
+      ASSERT_EQ(got[at + 1], numbers_of(f32, next + 10 * (2 * i + 1), size));
+    }
+  });
+}
+
 TEST_P(Messages, TagsChooseAndEqualTagsKeepTheirOrder) {
   run([&](Communicator world) {
     if (world.size() == 1 || world.rank() > 1) return;
