@@ -60,6 +60,7 @@ class Backbone final : public Module {
     layers_ = add("layers", layers);
     if (c.final_norm) norm_ = add("norm", make_norm(c, c.dim));
   }
+  TransformerState& state() { return *state_; }
 
  protected:
   Tensors forward(const Tensors& inputs) override {
@@ -67,7 +68,8 @@ class Backbone final : public Module {
     if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
     const bool is_packed = state_->config.causal && passed.size() > 1;
     if (is_packed) passed.push_back(document_positions(passed[1]));
-    passed[0] = embedded(inputs, is_packed ? passed[2] : Tensor());
+    passed[0] =
+        state_->is_first_stage() ? embedded(inputs, is_packed ? passed[2] : Tensor()) : inputs[0];
     Tensor scores, choices;
     double layers = 0;
     for (const auto& [name, block] : layers_->children()) {
@@ -78,7 +80,8 @@ class Backbone final : public Module {
       choices = choices ? choices + computed[2] : computed[2];
       ++layers;
     }
-    const Tensor hidden = norm_ ? (*norm_)(passed[0]) : passed[0];
+    const bool is_normed = norm_ && state_->is_last_stage();
+    const Tensor hidden = is_normed ? (*norm_)(passed[0]) : passed[0];
     if (layers == 0 || state_->cache) return {hidden};
     // As transformers computes it of all layers' tokens at once: experts * sum over experts of
     // (choices a token) * (mean score).
@@ -129,6 +132,10 @@ TransformerModel::TransformerModel(const TransformerConfig& given) {
   if (c.tied) {
     head_->set_parameter("weight", model_->module("embed_tokens").own_parameters()[0].second);
   }
+}
+
+TransformerState& state_of(TransformerModel& model) {
+  return dynamic_cast<Backbone&>(model.module("model")).state();
 }
 
 const TransformerConfig& TransformerModel::config() const { return state_->config; }
@@ -185,7 +192,7 @@ std::vector<std::vector<Module*>> TransformerModel::units() {
   for (const auto& [name, child] : children()) {
     if (child != model_) head.push_back(child.get());
   }
-  units.push_back(embedding);
+  if (!embedding.empty()) units.push_back(embedding);
   if (!head.empty()) units.push_back(head);
   return units;
 }
@@ -197,6 +204,11 @@ void TransformerModel::check_inputs(const Tensors& inputs) const {
          c.causal ? "2: ids, segments" : "3: ids, mask, types");
   }
   const Tensor& ids = inputs[0];
+  if (!state_->is_first_stage()) {
+    if (ids.ndim() == 3 && ids.size(2) == c.dim) return;
+    fail("model: shape of hidden states is ", ids.shape(), ", expected [batch, sequence, ", c.dim,
+         "], what the stage before computes");
+  }
   if (ids.ndim() != 2) fail("model: shape of ids is ", ids.shape(), ", expected [batch, sequence]");
   if (ids.size(1) > c.max_sequence) {
     fail("model: sequence length is ", ids.size(1), ", expected at most ", c.max_sequence);
@@ -231,8 +243,8 @@ Tensor TransformerModel::logits_of(const Tensor& hidden) {
 Tensors TransformerModel::forward(const Tensors& inputs) {
   check_inputs(inputs);
   const Tensor hidden = (*model_)(inputs)[0];
+  if (config().head == Head::none || !state_->is_last_stage()) return {hidden};
   if (head_) return {logits_of(hidden)};
-  if (config().head == Head::none) return {hidden};
   const Tensor first = reshape(slice(hidden, 1, 0, 1), {hidden.size(0), hidden.size(2)});
   return {hidden, tanh(module("pooler")(first))};
 }
@@ -271,7 +283,9 @@ Tensor TransformerModel::head_loss(const Tensor& hidden, const Tensor& targets,
 
 Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
                               const TransformerLossOptions& options) {
-  if (!head_) fail("model: a model without a head has no loss, expected one with a head");
+  if (!head_ || !state_->is_last_stage()) {
+    fail("model: a model without a head has no loss, expected one with a head");
+  }
   const LossReduction reduction = checked_reduction(options);
   Tensors given = {ids};
   if (options.segments) given.push_back(options.segments);

@@ -168,8 +168,8 @@ void check_config(const std::string& what, const TransformerConfig& c) {
 TransformerState::TransformerState(const TransformerConfig& given)
     : config(given),
       rotary(given, given.rope_theta, given.rope_scaling),
-      local_rotary(given.local_rope_theta > 0 ? Rotary(given, given.local_rope_theta, {})
-                                              : rotary) {}
+      local_rotary(given.local_rope_theta > 0 ? Rotary(given, given.local_rope_theta, {}) : rotary),
+      end_block(given.layers) {}
 
 namespace {
 

@@ -47,6 +47,11 @@ struct TransformerState {
   KeyValueCache* cache = nullptr;
   std::span<KeyValueCache* const> caches = {};
 
+  /// The blocks that this model has, [first, end): all, or those of a stage of a pipeline.
+  int64_t first_block = 0, end_block;
+  bool is_first_stage() const { return first_block == 0; }
+  bool is_last_stage() const { return end_block == config.layers; }
+
   /// The position of the first token at hand.
   int64_t position() const { return cache ? cache->position : 0; }
   /// Returns what `use` makes of `xs`, tensors [batch, ...]. While rows decode that have separate
@@ -64,6 +69,9 @@ struct TransformerState {
     return cat(made, 0);
   }
 };
+
+/// The state of a model's blocks.
+TransformerState& state_of(TransformerModel& model);
 
 /// The inputs of a block and its attention besides the hidden states, told apart by dtype.
 struct AttendedTokens {
