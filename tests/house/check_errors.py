@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-FOLDERS = ("include", "src", "mesh", "ops", "nn", "fsdp", "tp", "checkpoint", "data",
+FOLDERS = ("include", "src", "mesh", "ops", "nn", "fsdp", "tp", "pipeline", "checkpoint", "data",
            "train", "cli", "python")
 CALL = re.compile(r"(?<![\w.>])(fail|fail_call|throw_invalid_argument|throw_runtime_error|"
                   r"py::(?:type|value|index|key|attribute)_error)\(")

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/mesh.h"
+#include "weft/module.h"
+#include "weft/pipeline_program.h"
+
+namespace weft {
+
+/// A stage of a model, on a rank that holds it.
+struct PipelineStage {
+  int stage = 0;
+  std::shared_ptr<Module> module = {};
+  /// Computes microbatch `microbatch` from the outputs of the stage before, none for the first: the
+  /// outputs for the next stage, or {loss} of the last. The losses of a step's microbatches add up
+  /// to the loss of the step: divide each by the number of targets of all of them.
+  std::function<Tensors(const Tensors& inputs, int microbatch)> run = {};
+  /// Called before the first backward of a step, and when the last one is done: until then code
+  /// that shards the module keeps gradients apart on each rank, then it reduces them.
+  std::function<void()> begin = {}, reduce = {};
+};
+
+/// The name of one parameter in the stages that both hold it, such as the token embedding and a
+/// tied head: `first` keeps it in checkpoints.
+struct PipelineTie {
+  int first_stage = 0, last_stage = 0;
+  std::string first, last;
+};
+
+/// Runs a program on the ranks of a mesh with a pipeline axis. Each rank holds the stages that the
+/// program gives to its position along that axis, laid out over `stage_mesh()`, in any way. Calls
+/// are collective over the mesh.
+class WEFT_API Pipeline : NotCopied {
+ public:
+  /// Checks the program. std::invalid_argument for a defect, and when the axis has another number
+  /// of ranks than the program.
+  Pipeline(const DeviceMesh& mesh, PipelineProgram program, const std::string& axis = "pp");
+  ~Pipeline();
+
+  const PipelineProgram& program() const { return program_; }
+  const DeviceMesh& mesh() const { return mesh_; }
+  /// The ranks that hold the stages of this rank: a mesh of all axes but the pipeline's, or of one
+  /// axis "dp" of size 1.
+  const DeviceMesh& stage_mesh() const { return stage_mesh_; }
+  /// This rank's position along the pipeline axis.
+  int position() const;
+  /// The stages of this rank, first to last.
+  std::vector<int> own_stages() const;
+
+  /// Adds one of this rank's stages.
+  void add(PipelineStage stage);
+  /// Sums the gradients of a parameter over the two stages that hold it. Called by all ranks.
+  void tie(PipelineTie tie);
+
+  /// Runs the steps of `microbatches` of the program (0: all), leaves the gradients of this rank's
+  /// stages, and returns the losses of the microbatches, on all ranks. std::invalid_argument when a
+  /// stage of this rank was not added.
+  std::vector<double> run(int microbatches = 0);
+  /// The same without gradients: the forwards alone.
+  std::vector<double> evaluate(int microbatches = 0);
+
+  /// Norm of the gradients of all stages, where parameters that are tied count once: one element on
+  /// each rank. `parameters` are this rank's.
+  Tensor gradient_norm(const std::vector<ParameterPtr>& parameters) const;
+
+  /// Returns what all stages hold, by name, from what this rank's do: tensors over `mesh()`, of
+  /// which other ranks' stages hold the elements, and numbers. They contain a tied parameter once.
+  /// Own tensors share their elements.
+  struct State {
+    std::map<std::string, Tensor> tensors;
+    std::map<std::string, int64_t> numbers;
+  };
+  State of_all_stages(const State& own) const;
+  /// Takes this rank's numbers from those of all stages, for tensors that were filled: copies those
+  /// of tied parameters to the last stage.
+  State of_own_stages(const State& own, const std::map<std::string, int64_t>& numbers) const;
+
+ private:
+  class Run;
+  std::vector<double> run(int microbatches, bool with_gradients);
+  const PipelineStage& stage_of(int stage) const;
+  int rank_of(int stage) const { return program_.rank_of_stage[static_cast<size_t>(stage)]; }
+  bool holds(int stage) const { return rank_of(stage) == position(); }
+  void sum_ties() const;
+  /// The tie whose last stage has a value called `key` on this rank, or null.
+  const PipelineTie* tie_of_last(const std::string& key) const;
+
+  DeviceMesh mesh_, stage_mesh_;
+  PipelineProgram program_;
+  std::string axis_;
+  /// The ranks along the pipeline axis.
+  Communicator line_;
+  std::map<int, PipelineStage> stages_;
+  std::vector<PipelineTie> ties_;
+  /// The two ranks of each tie; empty on others.
+  std::vector<Communicator> pairs_;
+};
+
+/// Cuts a chain of parts with these costs into `stages` runs, so that the most expensive run costs
+/// the least: returns the end of each run. std::invalid_argument for fewer parts than stages.
+WEFT_API std::vector<int> balanced_stages(const std::vector<double>& costs, int stages);
+
+}  // namespace weft

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
+#include "weft/ops/in_place.h"
+#include "weft/optimizers.h"
+#include "weft/pipeline.h"
+
+namespace weft {
+
+void Pipeline::tie(PipelineTie tie) {
+  const int first = rank_of(tie.first_stage), last = rank_of(tie.last_stage);
+  if (first == last) {
+    fail("pipeline: stages ", tie.first_stage, " and ", tie.last_stage, " of ", tie.first,
+         " are on one rank, expected two; tie the parameters there");
+  }
+  Communicator pair;
+  const int ranks[] = {first, last};
+  if (position() == first || position() == last) pair = line_.subgroup(ranks, "tie");
+  ties_.push_back(std::move(tie));
+  pairs_.push_back(pair);
+}
+
+static ParameterPtr parameter_named(const Module& module, const std::string& name) {
+  for (const NamedParameter& named : module.named_parameters()) {
+    if (std::ranges::find(named.names, name) != named.names.end()) return named.parameter;
+  }
+  fail("pipeline: parameter ", name, " of a tie is missing in its stage, expected it");
+}
+
+void Pipeline::sum_ties() const {
+  for (size_t i = 0; i < ties_.size(); ++i) {
+    if (!pairs_[i]) continue;
+    const bool is_first = holds(ties_[i].first_stage);
+    const PipelineStage& own = stage_of(is_first ? ties_[i].first_stage : ties_[i].last_stage);
+    const Tensor grad =
+        parameter_named(*own.module, is_first ? ties_[i].first : ties_[i].last)->grad();
+    if (!grad) continue;
+    Tensor local = grad.local();
+    if (!local.block().is_dense()) {
+      fail("pipeline: gradient of ", ties_[i].first, " is not dense, expected a dense one");
+    }
+    const int64_t count = local.numel();
+    void* data = local.block().data;
+    const Piece piece{.send = data,
+                      .recv = data,
+                      .dtype = local.dtype(),
+                      .counts = {&count, 1},
+                      .recv_dtype = local.dtype(),
+                      .device = local.device()};
+    pairs_[i].all_reduce({&piece, 1}, ReduceOp::sum).wait();
+  }
+}
+
+/// Whether `key` is `name` or the name of something that belongs to it, "<name>.<moment>".
+static bool belongs_to(const std::string& key, const std::string& name) {
+  return key == name || key.starts_with(name + ".");
+}
+
+const PipelineTie* Pipeline::tie_of_last(const std::string& key) const {
+  const auto found = std::ranges::find_if(ties_, [&](const PipelineTie& tie) {
+    return holds(tie.last_stage) && belongs_to(key, tie.last);
+  });
+  return found == ties_.end() ? nullptr : &*found;
+}
+
+Tensor Pipeline::gradient_norm(const std::vector<ParameterPtr>& parameters) const {
+  std::vector<const Parameter*> copies;
+  for (const PipelineTie& tie : ties_) {
+    if (!holds(tie.last_stage)) continue;
+    copies.push_back(parameter_named(*stage_of(tie.last_stage).module, tie.last).get());
+  }
+  const NoGrad no_grad;
+  Tensors own;
+  for (const ParameterPtr& parameter : parameters) {
+    if (!parameter->grad() || std::ranges::find(copies, parameter.get()) != copies.end()) continue;
+    own.push_back(parameter->grad());
+  }
+  Tensor square = own.empty() ? zeros({1}) : total_norm(own).to(f32).reshape({1});
+  square = mul(square, square);
+  const int64_t one = 1;
+  void* data = square.block().data;
+  const Piece piece{.send = data,
+                    .recv = data,
+                    .dtype = f32,
+                    .counts = {&one, 1},
+                    .recv_dtype = f32,
+                    .device = square.device()};
+  line_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+  return sqrt(square);
+}
+
+namespace {
+
+/// A tensor of some stage, as ranks tell each other of it: its place along the pipeline's axis, its
+/// dtype and shape, and for each other axis the dim that it cuts (-1: none) and its place among the
+/// cuts of the dim.
+struct StageTensor {
+  std::string name;
+  int position = 0;
+  DType dtype = f32;
+  Shape shape;
+  std::vector<int> dims, orders;
+};
+
+}  // namespace
+
+static std::string in_line(const std::string& name, const Tensor& tensor) {
+  if (tensor.ndim() == 0) {
+    fail("pipeline: tensor ", name, " has no dims, expected at least one, which the stages share");
+  }
+  std::ostringstream out;
+  out << name << ' ' << static_cast<int>(tensor.dtype()) << ' ' << tensor.ndim();
+  for (const int64_t size : tensor.shape()) out << ' ' << size;
+  if (!tensor.is_sharded()) {
+    out << " 0\n";
+    return out.str();
+  }
+  const Sharding sharding = tensor.sharding();
+  out << ' ' << sharding.axes();
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    const Placement& placement = sharding[axis];
+    if (placement.is_partial() || placement.has_sizes()) {
+      fail("pipeline: tensor ", name, " is laid out as ", sharding,
+           ", expected whole tensors and chunks");
+    }
+    int order = 0;
+    if (placement.is_shard()) {
+      for (const int cut : sharding.axes_cutting(placement.dim())) {
+        if (cut == axis) break;
+        ++order;
+      }
+    }
+    out << ' ' << placement.dim() << ' ' << order;
+  }
+  out << '\n';
+  return out.str();
+}
+
+static StageTensor from_line(const std::string& line, int position) {
+  std::istringstream in(line);
+  StageTensor made;
+  made.position = position;
+  int dtype = 0, ndim = 0, axes = 0;
+  in >> made.name >> dtype >> ndim;
+  made.dtype = static_cast<DType>(dtype);
+  for (int64_t size = 0; ndim > 0 && in >> size; --ndim) made.shape.push_back(size);
+  in >> axes;
+  for (int dim = 0, order = 0; axes > 0 && in >> dim >> order; --axes) {
+    made.dims.push_back(dim);
+    made.orders.push_back(order);
+  }
+  return made;
+}
+
+/// The sharding over the whole mesh: the pipeline's axis cuts dim 0 first, into all and nothing.
+static Sharding over(const DeviceMesh& mesh, const std::string& axis, const StageTensor& tensor) {
+  const int along = mesh.axis(axis), ranks = mesh.axis_size(along);
+  std::vector<NamedPlacement> placements;
+  std::vector<int64_t> sizes(static_cast<size_t>(ranks), 0);
+  sizes[static_cast<size_t>(tensor.position)] = tensor.shape[0];
+  placements.push_back({axis, Shard(0, sizes)});
+  std::vector<std::vector<std::string>> orders(static_cast<size_t>(tensor.shape.ndim()));
+  orders[0].push_back(axis);
+  for (int order = 0; order < mesh.ndim(); ++order) {
+    for (size_t i = 0, other = 0; i < static_cast<size_t>(mesh.ndim()); ++i) {
+      if (static_cast<int>(i) == along) continue;
+      const size_t at = other++;
+      if (at >= tensor.dims.size() || tensor.dims[at] < 0 || tensor.orders[at] != order) continue;
+      const std::string& name = mesh.axis_name(static_cast<int>(i));
+      placements.push_back({name, Shard(tensor.dims[at])});
+      orders[static_cast<size_t>(tensor.dims[at])].push_back(name);
+    }
+  }
+  Placements all{std::span<const NamedPlacement>(placements)};
+  for (size_t dim = 0; dim < orders.size(); ++dim) {
+    if (orders[dim].size() > 1) all = all.cut_in_order(static_cast<int>(dim), orders[dim]);
+  }
+  return Sharding(mesh, all);
+}
+
+/// Elements before those of a tensor in its memory.
+static int64_t offset_of(const Tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.storage()->data());
+  const auto* own = static_cast<const char*>(tensor.local().block().data);
+  return (own - begin) / static_cast<int64_t>(size_of(tensor.dtype()));
+}
+
+Pipeline::State Pipeline::of_all_stages(const State& own) const {
+  std::string text;
+  for (const auto& [key, tensor] : own.tensors) {
+    if (!tie_of_last(key)) text += in_line(key, tensor);
+  }
+  std::string numbers;
+  for (const auto& [key, number] : own.numbers) {
+    if (!tie_of_last(key)) numbers += concat(key, ' ', number, '\n');
+  }
+  State all;
+  for (int position = 0; position < program_.ranks(); ++position) {
+    std::istringstream lines(line_.broadcast(text, position));
+    for (std::string line; std::getline(lines, line);) {
+      const StageTensor tensor = from_line(line, position);
+      const Sharding sharding = over(mesh_, axis_, tensor);
+      Tensor& made = all.tensors[tensor.name];
+      if (position == this->position()) {
+        const Tensor& mine = own.tensors.at(tensor.name);
+        made = tensor_in(mine.storage(), offset_of(mine), mine.shape(), mine.dtype(), sharding);
+      } else if (!made) {
+        made = empty(tensor.shape, {.dtype = tensor.dtype, .sharding = sharding});
+      }
+    }
+    std::istringstream pairs(line_.broadcast(numbers, position));
+    int64_t number = 0;
+    for (std::string key; pairs >> key >> number;) all.numbers.emplace(key, number);
+  }
+  return all;
+}
+
+/// Copies a tensor of the first rank of `ranks` to the others.
+static void copy_from_first(const Communicator& ranks, const Tensor& tensor) {
+  const NoGrad no_grad;
+  const Tensor local = tensor.detach().local(), sent = clone(local);
+  const int64_t count = sent.numel();
+  void* data = sent.block().data;
+  const Piece piece{.send = data,
+                    .recv = data,
+                    .dtype = sent.dtype(),
+                    .counts = {&count, 1},
+                    .recv_dtype = sent.dtype(),
+                    .device = sent.device()};
+  ranks.broadcast({&piece, 1}, 0).wait();
+  if (ranks.rank() != 0) copy_(local, sent);
+}
+
+Pipeline::State Pipeline::of_own_stages(const State& own,
+                                        const std::map<std::string, int64_t>& numbers) const {
+  State made = own;
+  for (auto& [key, number] : made.numbers) {
+    const PipelineTie* tie = tie_of_last(key);
+    const auto found = numbers.find(tie ? tie->first + key.substr(tie->last.size()) : key);
+    if (found != numbers.end()) number = found->second;
+  }
+  for (size_t i = 0; i < ties_.size(); ++i) {
+    if (!pairs_[i]) continue;
+    const std::string& name = holds(ties_[i].first_stage) ? ties_[i].first : ties_[i].last;
+    for (const auto& [key, tensor] : own.tensors) {
+      if (belongs_to(key, name)) copy_from_first(pairs_[i], tensor);
+    }
+  }
+  return made;
+}
+
+}  // namespace weft
