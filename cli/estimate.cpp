@@ -61,6 +61,14 @@ struct Estimate {
 
 }  // namespace
 
+/// A pipeline is not predicted.
+static void check_no_pipeline(const ParallelOptions& options) {
+  const auto axes = parsed_axes(options.mesh);
+  if (std::ranges::count(axes, kPipelineAxis, &MeshAxis::name) == 0) return;
+  fail("--mesh ", options.mesh,
+       ": axis is pp, expected none; weft train prints what it predicts of ", "a pipeline");
+}
+
 static Estimate estimated(const Communicator& world, const TransformerConfig& config,
                           const ParallelOptions& options, const Machine& machine) {
   Estimate e{config, options, world.size(), machine, step_cost(world, config, options)};
@@ -261,6 +269,7 @@ static void estimate(EstimateOptions o) {
   for (const std::string& strategy : o.compare) {
     all.push_back(o.parallel);
     all.back().strategy = strategy;
+    check_no_pipeline(all.back());
     ranks = complete(all.back(), o.world, kMostRanksEstimated, "--world");
   }
   if (o.rank >= ranks) {

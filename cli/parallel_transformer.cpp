@@ -18,10 +18,7 @@
 
 namespace weft::cli {
 
-/// The mesh axis of tensor parallelism; all others carry rows of the batch.
-static constexpr const char* kTensorAxis = "tp";
-/// Limit of DeviceMesh.
-static constexpr size_t kMostAxes = 8;
+static constexpr size_t kMostAxes = 8;  // limit of DeviceMesh
 
 static void add_wire_flags(CLI::App& command, ParallelOptions& o) {
   command
@@ -95,11 +92,12 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_named(command, "--model", o.model, "MODEL",
             "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
             "or tiny)");
-  add_named(command, "--mesh", o.mesh, "AXIS=N,...",
-            "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
-            "ranks); tp is tensor parallelism, the others carry rows of the batch, and ep "
-            "also cuts the experts of a model that has them, e.g. shard=2,ep=4; names that look "
-            "like another kind of parallelism (pp, fsdp, TP) are refused");
+  add_named(
+      command, "--mesh", o.mesh, "AXIS=N,...",
+      "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
+      "ranks); tp is tensor parallelism, pp the stages of a pipeline, the others carry rows of "
+      "the batch, and ep also cuts the experts of a model that has them, e.g. "
+      "shard=2,ep=4; names like another kind of parallelism (cp, fsdp, TP) are refused");
   add_shown(command, "--strategy", o.strategy,
             "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)");
   add_shown(
@@ -192,7 +190,7 @@ int ranks_of_mesh(const std::string& text, int most, int ranks, const char* flag
 
 /// An axis of data alone.
 static bool is_data_axis(const MeshAxis& axis) {
-  return axis.name != kTensorAxis && axis.name != kExpertAxis;
+  return axis.name != kTensorAxis && axis.name != kExpertAxis && axis.name != kPipelineAxis;
 }
 
 /// The parameters of experts must be cut by ep last, as their rows of a batch are.
@@ -257,9 +255,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   return size;
 }
 
-/// With an axis for the rows besides ep, which may have one rank: precision and slots are FSDP's,
-/// and experts are sharded over it.
-static std::vector<MeshAxis> axes_with_rows(const std::string& text) {
+std::vector<MeshAxis> axes_with_rows(const std::string& text) {
   std::vector<MeshAxis> axes = parsed_axes(text);
   if (std::ranges::none_of(axes, is_data_axis)) axes.insert(axes.begin(), {"dp", 1});
   return axes;
@@ -295,24 +291,50 @@ static std::string_view policy_of(const std::string& choice, size_t index) {
   return budget_of(choice) ? "none" : std::string_view(choice);
 }
 
+static bool carries_rows(const std::string& axis) {
+  return axis != kTensorAxis && axis != kPipelineAxis;
+}
+
+Sharding sharded_rows(const DeviceMesh& mesh) {
+  std::vector<Placement> rows;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    rows.push_back(carries_rows(mesh.axis_name(axis)) ? Placement(Shard(0)) : Replicate());
+  }
+  return Sharding(mesh, Placements(std::span<const Placement>(rows)));
+}
+
+DeviceMesh axes_of_rows(const DeviceMesh& mesh) {
+  std::vector<std::string_view> names;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (carries_rows(mesh.axis_name(axis))) names.push_back(mesh.axis_name(axis));
+  }
+  return mesh.view(names);
+}
+
+void set_block_policies(TransformerModel& model, const ParallelOptions& options) {
+  const StepChoice& choice = options.choice;
+  const std::vector<Module*> blocks = model.blocks();
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const std::string policy = concat(policy_of(options.recompute, i), kOffloadsSaved);
+    set_block_policy(*blocks[i], i < choice.blocks.size() ? choice.blocks[i] : policy,
+                     choice.offload.activations);
+  }
+}
+
 ParallelTransformer::ParallelTransformer(const Communicator& world, const TransformerConfig& config,
                                          const ParallelOptions& options)
     : options_(options),
       mesh_(world, axes_with_rows(options.mesh)),
-      model_(with_flags(config, options)) {
+      data_(axes_of_rows(mesh_)),
+      model_(with_flags(config, options)),
+      rows_(sharded_rows(mesh_)) {
   check_expert_axis(parsed_axes(options.mesh), config, options.mesh);
   apply(options.adapters, model_);
-  std::vector<std::string_view> data;
-  std::vector<Placement> rows;
-  for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-    bool carries_rows = mesh_.axis_name(axis) != kTensorAxis;
-    if (carries_rows) data.push_back(mesh_.axis_name(axis));
-    rows.push_back(carries_rows ? Placement(Shard(0)) : Placement(Replicate()));
+  for (int axis = 0; axis < data_.ndim(); ++axis) {
+    if (data_.axis_name(axis) == kExpertAxis) expert_axis_ = kExpertAxis;
   }
-  rows_ = Sharding(mesh_, Placements(std::span<const Placement>(rows)));
-  if (std::ranges::count(data, kExpertAxis) > 0) expert_axis_ = kExpertAxis;
   if (!expert_axis_.empty()) parallelize(model_, mesh_[kExpertAxis], expert_styles());
-  if (static_cast<int>(data.size()) < mesh_.ndim()) {
+  if (data_.ndim() < mesh_.ndim()) {
     parallelize(
         model_, mesh_[kTensorAxis],
         transformer_styles(config, {.sequence_parallel = options.sequence_parallel.value_or(true),
@@ -323,27 +345,22 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
       return path != "lm_head" && !is_adapter_parameter(path + ".weight");
     });
   }
-  data_ = mesh_.view(data);
-  const StepChoice& choice = options_.choice;
-  const std::vector<Module*> blocks = model_.blocks();
-  for (size_t i = 0; i < blocks.size(); ++i) {
-    const std::string policy = concat(policy_of(options_.recompute, i), kOffloadsSaved);
-    set_block_policy(*blocks[i], i < choice.blocks.size() ? choice.blocks[i] : policy,
-                     choice.offload.activations);
-  }
+  set_block_policies(model_, options_);
 }
 
-FullyShardOptions ParallelTransformer::sharding() const {
+FullyShardOptions ParallelTransformer::sharding() const { return sharding_of(options_); }
+
+FullyShardOptions sharding_of(const ParallelOptions& o) {
   FullyShardOptions options;
-  options.strategy = Strategy::named(options_.strategy);
-  options.reshard_after_forward = !options_.choice.keep_gathered;
-  options.prefetch = options_.choice.prefetch;
-  if (options_.dtype != "f32") {
-    const DType narrow = dtype_named(options_.dtype);
+  options.strategy = Strategy::named(o.strategy);
+  options.reshard_after_forward = !o.choice.keep_gathered;
+  options.prefetch = o.choice.prefetch;
+  if (o.dtype != "f32") {
+    const DType narrow = dtype_named(o.dtype);
     options.precision = {.compute = narrow, .gather = narrow, .reduce = DType::f32};
   }
-  const std::string& gather = options_.gather_dtype;
-  const std::string& gradient = options_.gradient_dtype;
+  const std::string& gather = o.gather_dtype;
+  const std::string& gradient = o.gradient_dtype;
   if (gather == "int8" || gather == "fp8") {
     options.precision.gather = {};
     options.quantization.gather = gather == "int8" ? DType::i8 : DType::f8_e4m3;
@@ -353,7 +370,7 @@ FullyShardOptions ParallelTransformer::sharding() const {
   if (gradient == "f32") options.precision.reduce = DType::f32;
   if (gradient == "int8") options.quantization.reduce = DType::i8;
   if (gradient == "bf16") options.quantization.reduce = DType::bf16;
-  options.offload = {options_.choice.offload.parameters, options_.choice.offload.gradients};
+  options.offload = {o.choice.offload.parameters, o.choice.offload.gradients};
   return options;
 }
 

@@ -48,6 +48,9 @@ struct ParallelOptions {
   int64_t accumulate = 1;
   int64_t batch = 16;
   int64_t seq = 256;
+  /// How the stages of an axis pp take turns, and the stages of a rank if it is "interleaved".
+  std::string pipeline = "1f1b";
+  int64_t chunks = 2;
   /// Parts of the sequences that go through the experts one after the other.
   int64_t expert_chunks = 1;
   /// Rows that the experts of rank 0 compute over the mean of ranks, in predictions for rank 0.
@@ -88,6 +91,22 @@ void check_expert_axis(const std::vector<MeshAxis>& axes, const TransformerConfi
 
 /// The mesh axis that cuts experts. It carries rows too.
 inline constexpr const char* kExpertAxis = "ep";
+/// The mesh axis of tensor parallelism; all others but the next carry rows of the batch.
+inline constexpr const char* kTensorAxis = "tp";
+/// The mesh axis of a pipeline's stages.
+inline constexpr const char* kPipelineAxis = "pp";
+
+/// The axes that `mesh` says, with one for the rows besides ep, which may have one rank: precision
+/// and slots are FSDP's, and experts are sharded over it.
+std::vector<MeshAxis> axes_with_rows(const std::string& mesh);
+/// Rows of a batch: cut along all axes but those of tensors and of a pipeline.
+Sharding sharded_rows(const DeviceMesh& mesh);
+/// The view of the axes that cut rows.
+DeviceMesh axes_of_rows(const DeviceMesh& mesh);
+/// Returns how `fully_shard` shards the units of a model over such axes.
+FullyShardOptions sharding_of(const ParallelOptions& options);
+/// Sets what the blocks of a model, or of a stage, save for backward.
+void set_block_policies(TransformerModel& model, const ParallelOptions& options);
 
 /// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles, its
 /// experts along "ep" and, once `shard` is called, along all axes but "tp" by the strategy.

@@ -8,6 +8,7 @@
 
 #include "cli/commands.h"
 #include "cli/data.h"
+#include "cli/pipeline.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"
 #include "cli/train_options.h"
@@ -82,19 +83,24 @@ class Training {
            const Communicator& world)
       : options_(options),
         data_(data),
-        llama_(world, config, options.parallel),
-        mesh_(llama_.mesh()),
-        model_(llama_.model()),
+        config_(with_flags(config, options.parallel)),
+        pipeline_(pipelined(world, config, options.parallel)),
+        whole_(pipeline_ ? nullptr
+                         : std::make_unique<ParallelTransformer>(world, config, options.parallel)),
+        mesh_(pipeline_ ? pipeline_->mesh() : whole_->mesh()),
+        model_(pipeline_ ? pipeline_->module() : whole_->model()),
         device_(device_of_rank(options.device, world.rank())) {
     if (options.deterministic) use_deterministic_algorithms(true);
-    llama_.shard();
-    model_.materialize(device_);
-    if (!options.init.empty()) load_weights(model_, options.init);
+    if (whole_) whole_->shard();
+    pipeline_ ? pipeline_->materialize(device_) : model_.materialize(device_);
+    if (!options.init.empty()) {
+      pipeline_ ? pipeline_->load_weights(options.init) : load_weights(model_, options.init);
+    }
     NamedOptimizerOptions named = optimizer_options(options);
     named.offload = options.parallel.choice.state;
-    optimizer_ = optimizer_named(options.parallel.optimizer, model_.named_parameters(), named);
+    optimizer_ = optimizer_named(options.parallel.optimizer, named_parameters(), named);
     if (is_first()) check_writable("--trace", options.trace);
-    trainer_.emplace(model_, data.rows.train, *optimizer_, llama_.rows(), trainer_options());
+    trainer_.emplace(model_, data.rows.train, *optimizer_, sharded_rows(mesh_), trainer_options());
   }
 
   void run(const RunDescription& description, const Digests& digests) {
@@ -119,6 +125,10 @@ class Training {
  private:
   bool is_first() const { return mesh_.rank() == 0; }
 
+  std::vector<NamedParameter> named_parameters() const {
+    return pipeline_ ? pipeline_->named_parameters() : model_.named_parameters();
+  }
+
   TrainerOptions trainer_options() const {
     TrainerOptions o;
     o.batch = options_.parallel.batch;
@@ -140,6 +150,7 @@ class Training {
     o.keep_best = options_.keep_best;
     o.checkpoints = options_.checkpoints;
     o.model_files = options_.init;
+    o.pipeline = pipeline_;
     o.metrics = options_.metrics;
     o.tell = [](const std::string& line) {
       print(line, '\n');
@@ -159,18 +170,18 @@ class Training {
     if (options_.peak_tflops > 0) peak = 1e12 * options_.peak_tflops;
     if (!peak) return {};
     return *peak * devices_of_ranks(options_.device, mesh_.communicator().size()) /
-           needed_operations_a_token(model_.config(), options_.parallel.seq);
+           needed_operations_a_token(config_, options_.parallel.seq);
   }
 
   /// Predicted times of a step on rank 0's GPU; empty without a trace or for an unknown GPU.
   std::optional<StepSeconds> prediction() const {
-    if (options_.trace.empty() || !is_first() || device_ == cpu) return {};
+    if (options_.trace.empty() || !is_first() || device_ == cpu || pipeline_) return {};
     const auto machine = machine_of_device(device_name(device_), options_.parallel.dtype);
     if (!machine) return {};
     const int ranks = mesh_.communicator().size();
     const int a_host = launched_ranks() > 1 ? launched_local_rank().size : ranks;
     if (a_host == 0) return {};
-    return predicted_step(*machine, model_.config(), options_.parallel, ranks, a_host);
+    return predicted_step(*machine, config_, options_.parallel, ranks, a_host);
   }
 
   void describe() const {
@@ -181,11 +192,19 @@ class Training {
       const auto columns = packed.find(names.front());
       parameters += columns == packed.end() ? shape.product() : shape[0] * columns->second;
     }
+    if (pipeline_) parameters = parameters_of(config_).total;
     const std::string device =
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     const int threads = Context::current().threads;
     print(data_.rows.train->description(), "; a model of ", parameters, " parameters on ", mesh_,
           device, ", ", threads, threads == 1 ? " thread" : " threads", " a rank\n");
+    if (pipeline_) {
+      const PipelineProgram& program = pipeline_->pipeline().program();
+      print("pipeline ", program.name, ": ", program.stages(), " stages on ", program.ranks(),
+            " ranks, ", program.microbatches, " microbatches, ",
+            formatted("%.1f", 100 * predict(program).bubble),
+            " % bubble predicted; more micro-steps (--accumulate) make it smaller\n");
+    }
     if (options_.parallel.adapters.lora) {
       int64_t trained = 0;
       for (const ParameterPtr& parameter : model_.parameters())
@@ -218,7 +237,7 @@ class Training {
     const GenerateOptions options{.sampling = {.seed = options_.seed},
                                   .tokens = options_.sample,
                                   .window = options_.parallel.seq};
-    const std::vector<int64_t> added = generate(model_, mesh_, tokens, options);
+    const std::vector<int64_t> added = generate(whole_->model(), mesh_, tokens, options);
     model_.set_training(true);
     if (!is_first()) return;
     tokens.insert(tokens.end(), added.begin(), added.end());
@@ -237,9 +256,12 @@ class Training {
 
   const TrainOptions& options_;
   const RunData& data_;
-  ParallelTransformer llama_;
+  const TransformerConfig config_;
+  /// One of them is null.
+  const std::shared_ptr<PipelinedTransformer> pipeline_;
+  const std::unique_ptr<ParallelTransformer> whole_;
   const DeviceMesh mesh_;
-  TransformerModel& model_;
+  Module& model_;
   const Device device_;
   std::unique_ptr<Optimizer> optimizer_;
   std::optional<Trainer> trainer_;

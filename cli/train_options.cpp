@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
+#include "cli/pipeline.h"
 #include "cli/run_description.h"
 #include "cli/step_cost.h"
 #include "weft/error.h"
@@ -25,6 +26,23 @@ namespace fs = std::filesystem;
 
 static constexpr int kSignalled = 128;
 
+/// Names for `pipeline_program`.
+static constexpr const char* kPipelines[] = {"gpipe", "1f1b", "interleaved", "zb"};
+
+/// How the stages of an axis pp take turns.
+static void add_pipeline_flags(CLI::App& train, TrainOptions& o) {
+  train
+      .add_option_function<std::string>(
+          "--pipeline-schedule",
+          [&o](const std::string& name) { o.parallel.pipeline = name, o.pipeline_given = true; },
+          "How the stages of an axis pp of --mesh compute the micro-steps of --accumulate: gpipe, "
+          "1f1b (default), interleaved, or zb (zero bubble, ZB-H1)")
+      ->check(
+          CLI::IsMember(std::vector<std::string>(std::begin(kPipelines), std::end(kPipelines))));
+  add_whole(train, "--pipeline-chunks", o.parallel.chunks,
+            "Stages of a rank with the schedule interleaved", 1, 64);
+}
+
 /// How long the run trains, and by which rule.
 static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
@@ -35,8 +53,12 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
              "Peak learning rate (default: 0.003; with --init 2e-05, with --lora 0.0002; a tenth "
              "of these for lion)",
              above(0));
-  add_shown(train, "--schedule", o.schedule, "How the learning rate falls after the warm-up")
-      ->check(CLI::IsMember(schedule_names()));
+  std::vector<std::string> schedules = schedule_names();
+  schedules.insert(schedules.end(), std::begin(kPipelines), std::end(kPipelines));
+  add_shown(train, "--schedule", o.schedule,
+            "How the learning rate falls after the warm-up; gpipe, 1f1b, interleaved or zb: as "
+            "--pipeline-schedule")
+      ->check(CLI::IsMember(schedules));
   add_whole(train, "--warmup", o.warmup,
             "Steps in which the learning rate rises (default: a tenth of --steps, at most 100)", 0);
   add_number(train, "--weight-decay", o.weight_decay,
@@ -157,6 +179,10 @@ static void check_graph(TrainOptions& o) {
 /// Fills in what was not said and checks what the flags say together.
 static void complete(TrainOptions& o) {
   o.checkpoints.are_flags = o.checkpoints.heeds_signals = true;
+  if (std::ranges::find(kPipelines, o.schedule) != std::end(kPipelines)) {
+    o.parallel.pipeline = std::exchange(o.schedule, TrainOptions().schedule);
+    o.pipeline_given = true;
+  }
   if (o.device == "meta") fail("--device is meta, expected cpu or cuda; see weft estimate");
   check_available(device_named(o.device));
   check_directories(o.checkpoints);
@@ -240,6 +266,7 @@ void add_train(CLI::App& program, int& code) {
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   begin_group(*train, "Steps and optimizer");
   add_numbers(*train, o);
+  add_pipeline_flags(*train, o);
   begin_group(*train, "Validation and trouble");
   add_loop_flags(*train, o);
   begin_group(*train, "Checkpoints");
@@ -260,6 +287,7 @@ void add_train(CLI::App& program, int& code) {
 void complete(TrainOptions& o, const TransformerConfig& config) {
   const auto axes = parsed_axes(o.parallel.mesh);
   check_expert_axis(axes, config, o.parallel.mesh);
+  check_pipeline(o, config);
   if (o.balance_rate && !config.sigmoid_router) {
     fail("--balance-rate: the model (", config.family,
          ") has no biases that balance the load of experts, expected some, as DeepSeek-V3 has");

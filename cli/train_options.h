@@ -29,6 +29,8 @@ struct TrainOptions {
   int64_t steps = 100;
   uint64_t seed = 0;
   std::string schedule = "cosine";
+  /// Set when a flag names the schedule of a pipeline.
+  bool pipeline_given = false;
   /// A regular expression; empty: only vectors do not decay.
   std::string no_decay;
   /// Steps; below 0: a tenth of all, at most 100.

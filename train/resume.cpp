@@ -21,6 +21,7 @@
 #include "weft/extend/hash.h"
 #include "weft/extend/saved_model.h"
 #include "weft/extend/store.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/ranks.h"
 
 namespace weft {
@@ -137,8 +138,12 @@ RunSaver::RunSaver(const TrainerOptions& options, const Communicator& world, Mod
       model_(model),
       used_(used),
       numbers_(numbers) {
-  trains_only_adapters(model) ? state_.add_adapters("model", model) : state_.add("model", model);
-  state_.add("optimizer", optimizer);
+  if (options.pipeline) {
+    options.pipeline->add_to(state_, optimizer);
+  } else {
+    trains_only_adapters(model) ? state_.add_adapters("model", model) : state_.add("model", model);
+    state_.add("optimizer", optimizer);
+  }
   state_.add("random", Context::current().random);
   state_.add("step", step_);
   add_description("config");
@@ -182,7 +187,8 @@ void RunSaver::add_description(const std::string& part) {
 
 /// Loads a model that was saved without steps; the run starts at step 1.
 void RunSaver::take_weights(const std::string& path) {
-  load_weights(model_, path);
+  const auto& pipeline = all_options_.pipeline;
+  pipeline ? pipeline->load_weights(path) : load_weights(model_, path);
   if (world_.rank() != 0) return;
   warn(printable(path), " holds weights only; the run starts with them at step 1");
 }

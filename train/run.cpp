@@ -15,6 +15,7 @@
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
 #include "weft/optimizers.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/ranks.h"
 #include "weft/trace.h"
 #include "weft/transformer.h"
@@ -50,7 +51,7 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       optimizer_(optimizer),
       rows_(rows),
       mesh_(rows ? rows.mesh() : DeviceMesh()),
-      loss_(loss ? std::move(loss) : loss_of_model(model)),
+      loss_(loss || options_.pipeline ? std::move(loss) : loss_of_model(model)),
       policies_(options_, model, numbers_),
       scaler_(scaler_of(options_.scaler, model)) {
   check_options();
@@ -68,6 +69,7 @@ void Trainer::Run::check_options() const {
   if (!data_) fail("trainer: data is null, expected a dataset");
   if (!rows_) fail("trainer: rows have no mesh, expected a sharding over one, such as {Shard(0)}");
   const TrainerOptions& o = options_;
+  if (o.pipeline) check_pipeline();
   if (o.accumulate < 1) fail("trainer: accumulate is ", o.accumulate, ", expected at least 1");
   if (o.batch < 1 || o.batch % o.accumulate != 0) {
     fail("trainer: batch is ", o.batch, ", expected a multiple of accumulate, ", o.accumulate);
@@ -100,7 +102,8 @@ void Trainer::Run::check_options() const {
     fail("trainer: save is empty, expected a folder for keep_best");
   }
   for (const NamedParameter& named : optimizer_.parameters()) {
-    if (mesh_.size() == 1 || named.parameter->value().is_sharded()) continue;
+    const DeviceMesh& holds = o.pipeline ? o.pipeline->stage_mesh() : mesh_;
+    if (holds.size() == 1 || named.parameter->value().is_sharded()) continue;
     fail("trainer: parameter ", named.name(), " is on one rank, expected it on ", mesh_,
          ", the mesh of the rows; call fully_shard or ddp first");
   }
@@ -111,6 +114,22 @@ void Trainer::Run::check_options() const {
     fail("trainer: data may have masked targets, expected none for graph");
   }
   check_directories(o.checkpoints);
+}
+
+void Trainer::Run::check_pipeline() const {
+  PipelinedTransformer& pipeline = *options_.pipeline;
+  if (!(mesh_ == pipeline.mesh())) {
+    fail("trainer: mesh of the rows is ", mesh_, ", expected that of the pipeline, ",
+         pipeline.mesh());
+  }
+  const int most = pipeline.pipeline().program().microbatches;
+  if (options_.accumulate > most) {
+    fail("trainer: accumulate is ", options_.accumulate, ", expected at most ", most,
+         ", the microbatches of the pipeline's program");
+  }
+  if (loss_ || options_.graph) {
+    fail("trainer: ", loss_ ? "loss" : "graph", " is given with a pipeline, expected one of them");
+  }
 }
 
 Tensor Trainer::Run::empty_rows() const {
@@ -152,7 +171,9 @@ static Digest digest_of_parameters(const Module& model) {
 /// Adds what the program adds for its runs.
 void Trainer::Run::describe() {
   if (!options_.describes) return;
-  const auto* transformer = dynamic_cast<const TransformerModel*>(&model_);
+  const TransformerModel* transformer = options_.pipeline
+                                            ? options_.pipeline->stages()[0].get()
+                                            : dynamic_cast<const TransformerModel*>(&model_);
   if (transformer) add_model(transformer->config(), description_);
   if (!transformer) {
     description_.add({"model", digest_of_parameters(model_), Resumed::refused});

@@ -46,6 +46,7 @@ class Trainer::Run {
   };
 
   void check_options() const;
+  void check_pipeline() const;
   bool is_first() const { return mesh_.rank() == 0; }
   int64_t micro_batch() const { return options_.batch / options_.accumulate; }
   Tensor empty_rows() const;
@@ -56,6 +57,8 @@ class Trainer::Run {
   void agree_on_counts(std::vector<MicroBatch>& batches) const;
   Tensor loss_of(const Batch& rows);
   void differentiate(const std::vector<MicroBatch>& batches);
+  void differentiate_stages(const std::vector<MicroBatch>& batches);
+  std::vector<double> validated(const std::vector<Batch>& batches);
   void step_by_graph(const std::vector<MicroBatch>& batches);
   /// Replays the whole step; state that rests elsewhere is waited for.
   bool graph_updates() const { return graph_ && options_.graph_updates && !may_skip(); }
@@ -67,6 +70,7 @@ class Trainer::Run {
   std::string reason_to_skip(StepReport& report);
   void take_scale();
   StepReport train_step(int64_t step);
+  int64_t bytes_moved() const;
   void report_figures(StepReport& report, Clock::time_point began, int64_t moved) const;
   void describe();
   void add_digests();

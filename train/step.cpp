@@ -15,6 +15,7 @@
 #include "weft/fsdp_module.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/trace.h"
 
 namespace weft {
@@ -82,12 +83,34 @@ static double mean_loss(const std::vector<double>& losses, const std::vector<dou
   return sum / total;
 }
 
+static double total_count(const auto& batches) {
+  double total = 0;
+  for (const auto& batch : batches) total += static_cast<double>(batch.counted);
+  return total;
+}
+
+/// The same by the stages of a pipeline.
+void Trainer::Run::differentiate_stages(const std::vector<MicroBatch>& batches) {
+  const double total = total_count(batches), scale = is_scaled() ? scaler_.scale() : 1;
+  std::vector<Batch> rows;
+  std::vector<double> weights;
+  for (const MicroBatch& batch : batches) {
+    rows.push_back(batch.rows);
+    weights.push_back(scale * static_cast<double>(batch.counted) / total);
+  }
+  const std::vector<double> losses = options_.pipeline->differentiate(rows, weights);
+  for (size_t i = 0; i < losses.size(); ++i) {
+    losses_.push_back(full({1}, losses[i] / weights[i]));
+  }
+  norm_ = scaler_.unscaled(options_.pipeline->gradient_norm());
+}
+
 /// Leaves gradients, their norm, and the loss of each micro-step.
 void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
   optimizer_.zero_grad();
   losses_.clear();
-  double total = 0;
-  for (const MicroBatch& batch : batches) total += static_cast<double>(batch.counted);
+  if (options_.pipeline) return differentiate_stages(batches);
+  const double total = total_count(batches);
   const bool is_sharded = FsdpModule::is_sharded(model_);
   for (const MicroBatch& batch : batches) {
     std::optional<NoSync> no_sync;
@@ -147,12 +170,17 @@ static double lap(std::chrono::steady_clock::time_point& since) {
   return std::chrono::duration<double>(since - before).count();
 }
 
+int64_t Trainer::Run::bytes_moved() const {
+  const int64_t bytes = mesh_.traffic().bytes;
+  return options_.pipeline ? bytes + options_.pipeline->stage_mesh().traffic().bytes : bytes;
+}
+
 StepReport Trainer::Run::train_step(int64_t step) {
   const TraceSpan span("step", step);
   const auto began = Clock::now();
   auto since = began;
   const double waited = seconds_in_waits();
-  const int64_t moved = mesh_.traffic().bytes;
+  const int64_t moved = bytes_moved();
   PurposeScope purpose(Purpose::activations);
   if (options_.schedule) optimizer_.set_learning_rate(options_.schedule(step - 1));
   StepReport report;
@@ -194,7 +222,7 @@ void Trainer::Run::report_figures(StepReport& report, Clock::time_point began,
                              std::chrono::duration<double>(now - began).count();
   if (options_.peak_tokens) report.utilization = report.tokens_per_second / *options_.peak_tokens;
   report.seconds = std::chrono::duration<double>(now - started_).count();
-  report.bytes_moved = mesh_.traffic().bytes - moved;
+  report.bytes_moved = bytes_moved() - moved;
   report.memory = memory_statistics(options_.device.kind);
 }
 
@@ -220,6 +248,15 @@ class EvaluationScope : NotCopied {
 
 }  // namespace
 
+/// The mean losses of batches without gradients.
+std::vector<double> Trainer::Run::validated(const std::vector<Batch>& batches) {
+  if (batches.empty()) return {};
+  if (options_.pipeline) {
+    return options_.pipeline->evaluate(batches, std::vector<double>(batches.size(), 1));
+  }
+  return {loss_(batches[0]).full_tensor().item()};
+}
+
 double Trainer::Run::evaluate() {
   if (!options_.validation) fail("trainer: validation is null, expected a dataset to evaluate on");
   const TraceSpan span("validation");
@@ -231,14 +268,21 @@ double Trainer::Run::evaluate() {
     batches = std::min(batches, options_.validation_batches * options_.accumulate);
   }
   std::vector<double> losses, counts;
+  std::vector<Batch> waiting;
+  const size_t at_once = options_.pipeline ? static_cast<size_t>(options_.accumulate) : 1;
+  const auto validate = [&] {
+    for (const double loss : validated(std::exchange(waiting, {}))) losses.push_back(loss);
+  };
   for (int64_t i = 0; i < batches; ++i) {
     std::vector<MicroBatch> one(1);
     one[0].rows = read(0, i * micro_batch(), rows, one[0].counted);
     if (options_.validation->has_masks()) agree_on_counts(one);
     if (one.empty()) continue;
-    losses.push_back(loss_(one[0].rows).full_tensor().item());
+    waiting.push_back(one[0].rows);
     counts.push_back(static_cast<double>(one[0].counted));
+    if (waiting.size() == at_once) validate();
   }
+  validate();
   if (losses.empty()) fail("trainer: validation has no target that counts, expected at least one");
   return mean_loss(losses, counts);
 }

@@ -19,6 +19,7 @@
 
 namespace weft {
 
+class PipelinedTransformer;
 /// The rows of one micro-step over all ranks, laid out as Trainer's `rows` say.
 struct TrainingBatch {
   /// i64 [rows, sequence]; targets are kIgnoredTarget where a token does not count.
@@ -84,16 +85,13 @@ struct StepReport {
   double tokens_per_second = 0;
   /// Model FLOPs utilization (MFU): the fraction of the devices' peak.
   std::optional<double> utilization;
-  /// Since the first step began.
-  double seconds = 0;
+  double seconds = 0;                   ///< since the first step began
   std::optional<ExpertReport> experts;  // none for a dense model
-  /// Received from other ranks in this step, by this rank.
-  int64_t bytes_moved = 0;
+  int64_t bytes_moved = 0;              ///< received from other ranks in this step, by this rank
   PartSeconds parts = {};
   /// Memory of this rank so far.
   MemoryStatistics memory;
-  /// Why the step left the weights as they are; empty where it updated them.
-  std::string skipped = {};
+  std::string skipped = {};  ///< why the step left the weights as they are, if it did
   /// The factor of the loss in backward, of a model that computes in f16.
   std::optional<double> loss_scale = {};
 };
@@ -150,6 +148,8 @@ struct TrainerOptions {
   bool graph = false;
   /// Whether the graph has the update too; not where the optimizer's state rests elsewhere.
   bool graph_updates = true;
+  /// The model is its `module()`, `rows` are over its mesh.
+  std::shared_ptr<PipelinedTransformer> pipeline = {};
   /// More of what decides the numbers of the run. They come before items of the same names that the
   /// trainer adds, such as the seed; those are left out without `describes`.
   std::vector<RunItem> items = {};

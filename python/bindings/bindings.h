@@ -24,7 +24,7 @@ Bind bind_layers, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers
     bind_fully_shard, bind_functional_call;
 Bind bind_memory_budget, bind_fsdp_module, bind_tensor_parallel;
 Bind bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph, bind_adapters;
-Bind bind_trainer;
+Bind bind_trainer, bind_pipeline;
 /// Replaces all functions and methods that are bound in `m` by ones that take other words for their
 /// arguments, and turns pybind11's own errors into one sentence each: wrong argument types,
 /// out-of-range numbers, objects whose __init__ never ran.

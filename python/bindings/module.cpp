@@ -55,7 +55,7 @@ void bind_all(py::module_& m) {
   each({bind_layers, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers, bind_clipping,
         bind_fully_shard, bind_functional_call, bind_memory_budget, bind_fsdp_module,
         bind_tensor_parallel, bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph,
-        bind_adapters, bind_trainer});
+        bind_adapters, bind_trainer, bind_pipeline});
   py::register_exception_translator(translate_errors);
   word_functions(m);
   for (const auto& [name, member] : py::dict(m.attr("__dict__"))) {

@@ -12,7 +12,7 @@ from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientHookHandle', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Picture', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'StepReport', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'Trainer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_dcp', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'grad', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'peft_options', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'visualize', 'vsplit', 'vstack', 'where', 'with_loss', 'xlogy', 'zeros', 'zeros_like']
+__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientHookHandle', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Picture', 'PipelinePrediction', 'PipelineProgram', 'PipelinedTransformer', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'StepReport', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'Trainer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_dcp', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'gpipe', 'grad', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'interleaved', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_forward_one_backward', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'peft_options', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'visualize', 'vsplit', 'vstack', 'where', 'with_loss', 'with_messages', 'xlogy', 'zero_bubble', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -4783,6 +4783,113 @@ class Trainer:
         """
         Steps done
         """
+class PipelinePrediction:
+    """
+    Time and memory that a program needs
+    """
+    @property
+    def bubble(self) -> float:
+        """
+        The part of all ranks' time in which they do not compute
+        """
+    @property
+    def held(self) -> list[int]:
+        """
+        By rank: the most microbatches whose activations it holds at a time
+        """
+    @property
+    def seconds(self) -> float:
+        """
+        Until the last rank has ended
+        """
+class PipelineProgram:
+    """
+    The steps of all ranks along a pipeline axis in one training step: made by gpipe and others, then checked, printed, and run. str() is a line a rank: F, B, I and W compute, > sends, < receives, R reduces
+    """
+    def __repr__(self) -> str:
+        ...
+    def check(self, activation_bytes: collections.abc.Sequence[int] = (), budget: int = 0) -> None:
+        """
+        ValueError names the first defect: a missing or repeated step, a wrong order or scale, a deadlock; or, with the bytes of one microbatch's activations in each stage, a rank that holds more than `budget` bytes
+        """
+    def predict(self, forward: float = 1.0, backward_input: float = 1.0, backward_weight: float = 1.0, message: float = 0.0, stages: collections.abc.Sequence[float] = ()) -> PipelinePrediction:
+        """
+        When it ends, and how much of the time ranks wait, for seconds of the steps of one microbatch; `stages` multiplies them stage by stage
+        """
+    def visualize(self, forward: float = 1.0, backward_input: float = 1.0, backward_weight: float = 1.0, message: float = 0.0, stages: collections.abc.Sequence[float] = ()) -> Picture:
+        """
+        A Picture of the program over time, one row a rank
+        """
+    @property
+    def microbatches(self) -> int:
+        ...
+    @property
+    def name(self) -> str:
+        ...
+    @property
+    def rank_of_stage(self) -> list[int]:
+        """
+        The rank that holds each stage
+        """
+    @property
+    def ranks(self) -> int:
+        ...
+    @property
+    def stages(self) -> int:
+        ...
+    @property
+    def steps(self) -> list[list[tuple[str, int, int]]]:
+        """
+        By rank: tuples of what a step does, its stage and its microbatch
+        """
+class PipelinedTransformer:
+    """
+    A decoder whose blocks are cut into the stages of a pipeline along the axis pp of a mesh, by predicted cost. Cut its stages by parallelize and fully_shard over stage_mesh, then call materialize. Calls are collective over the mesh
+    """
+    def __init__(self, mesh: DeviceMesh, config: TransformerConfig, program: PipelineProgram, sequence: int, ends: collections.abc.Sequence[int] = []) -> None:
+        ...
+    def add_to(self, state: TrainingState, optimizer: Optimizer) -> None:
+        """
+        Adds the parts 'model' and 'optimizer' of all stages, by the names in the whole model, to a TrainingState: it can be resumed with other stages, or without
+        """
+    def clip_grad_norm(self, max_norm: float) -> float:
+        """
+        Scales the gradients of all stages so that their norm is at most `max_norm`; gives the norm
+        """
+    def differentiate(self, batches: collections.abc.Sequence[tuple[Tensor, Tensor]], weights: collections.abc.Sequence[float]) -> list[float]:
+        """
+        Leaves the gradients of the sum of each micro-batch's mean loss times its weight, and gives these products. Batches are pairs of ids and targets over `mesh` or `stage_mesh`
+        """
+    def evaluate(self, batches: collections.abc.Sequence[tuple[Tensor, Tensor]], weights: collections.abc.Sequence[float]) -> list[float]:
+        """
+        The same without gradients
+        """
+    def materialize(self, device: Device | str = 'cpu') -> None:
+        """
+        Allocates parameters and sets their initial values
+        """
+    def named_parameters(self) -> list[tuple[str, Parameter]]:
+        """
+        Parameters of this rank's stages, by their names in the whole model
+        """
+    @property
+    def ends(self) -> list[int]:
+        """
+        The end of each stage's blocks
+        """
+    @property
+    def mesh(self) -> DeviceMesh:
+        ...
+    @property
+    def stage_mesh(self) -> DeviceMesh:
+        """
+        The ranks of this rank's stages
+        """
+    @property
+    def stages(self) -> list[Module]:
+        """
+        The models of this rank's stages, first to last
+        """
 def _abort(world: Communicator, why: str) -> None:
     ...
 def _as_output(i: int, value: Tensor) -> Tensor:
@@ -5645,6 +5752,10 @@ def get_traffic() -> str:
     """
     'allow', 'free_only' or 'forbid': which implicit traffic ops of this rank may cause
     """
+def gpipe(ranks: int, microbatches: int) -> PipelineProgram:
+    """
+    All forwards, then all backwards
+    """
 def grad(outputs: typing.Any, inputs: typing.Any, grad_outputs: typing.Any = None, retain_graph: builtins.bool | None = None, create_graph: builtins.bool = False, allow_unused: builtins.bool = False) -> tuple:
     """
     The gradients of the outputs by the inputs, which are tensors or parameters, in their layout and dtype; adds to the grad of none. create_graph records how they are computed, so that they can be differentiated; retain_graph (then true) keeps what backward needs for another one; allow_unused gives None for an input that no output depends on
@@ -5766,6 +5877,10 @@ def inner(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def inspect_checkpoint(path: str, *, data: builtins.bool = True, threads: int = 1) -> dict:
     """
     A report on a checkpoint: verdict (COMPLETE, INCOMPLETE, MIXED or CORRUPT), reason, and where; non_finite: elements that are NaN or infinite, -1 when they were not counted. data=False looks at names, sizes and headers only
+    """
+def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> PipelineProgram:
+    """
+    1F1B with `chunks` stages a rank: the bubble is as many times smaller
     """
 def is_grad_enabled() -> builtins.bool:
     """
@@ -6191,6 +6306,10 @@ def not_equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
 def on_device(x: Tensor, device: Device | str) -> Tensor:
     """
     The same layout with this rank's part on `device`; x itself when it is on `device`
+    """
+def one_forward_one_backward(ranks: int, microbatches: int) -> PipelineProgram:
+    """
+    1F1B: rank r holds the activations of at most ranks - r microbatches
     """
 def one_hot(x: Tensor, num_classes: int = -1) -> Tensor:
     """
@@ -6795,11 +6914,19 @@ def with_loss(x: Tensor, loss: Tensor, scale: float = 1.0) -> Tensor:
     """
     x, whose backward also sends the gradient `scale` to `loss`
     """
+def with_messages(name: str, microbatches: int, rank_of_stage: collections.abc.Sequence[int], table: collections.abc.Sequence[collections.abc.Sequence[tuple[str, int, int]]]) -> PipelineProgram:
+    """
+    A program of a table by rank of computing steps, tuples ('forward', 'backward', 'backward_input' or 'backward_weight', stage, microbatch): adds messages and reductions
+    """
 def xlogy(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
     x1 * log(x2), but 0 where x1 is 0 and x2 is not NaN
     
     Rule: ..., ... -> ...
+    """
+def zero_bubble(ranks: int, microbatches: int) -> PipelineProgram:
+    """
+    ZB-H1: gradients of weights fill the bubble of 1F1B
     """
 def zeros(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """

@@ -77,7 +77,6 @@ TEST_F(Program, RefusesImpossibleMeshes) {
 
 TEST_F(Program, RefusesAxesWhoseNamesMislead) {
   for (const char* name : {"PP",
-                           "pp",
                            "Dp",
                            "DP",
                            "dpp",

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/pipeline.h"
+
+#include <algorithm>
+
+#include "cli/step_cost.h"
+#include "weft/error.h"
+#include "weft/layers.h"
+
+namespace weft::cli {
+
+int pipeline_ranks(const ParallelOptions& options) {
+  for (const MeshAxis& axis : parsed_axes(options.mesh)) {
+    if (axis.name == kPipelineAxis) return axis.size;
+  }
+  return 0;
+}
+
+static PipelineProgram program_of(const ParallelOptions& o) {
+  return pipeline_program(o.pipeline, pipeline_ranks(o), static_cast<int>(o.accumulate),
+                          static_cast<int>(o.chunks));
+}
+
+void check_pipeline(const TrainOptions& options, const TransformerConfig& config) {
+  const ParallelOptions& o = options.parallel;
+  if (pipeline_ranks(o) == 0) {
+    if (options.pipeline_given) {
+      fail("--mesh is ", o.mesh, ", expected one with an axis pp for the schedule ", o.pipeline,
+           " of a pipeline");
+    }
+    return;
+  }
+  const std::pair<const char*, bool> others[] = {
+      {"--lora", o.adapters.lora.has_value()}, {"--sample", options.sample > 0},
+      {"--cuda-graph", options.cuda_graph},    {"--memory", !o.memory.empty()},
+      {"--shadow", options.shadow > 0},        {"--activation-checkpointing budget", is_planned(o)},
+  };
+  for (const auto& [flag, is_given] : others) {
+    if (is_given) {
+      fail(flag, " is given with the axis pp of --mesh ", o.mesh, ", expected one of them");
+    }
+  }
+  const int stages = program_of(o).stages();
+  if (config.layers < stages) {
+    fail("--mesh ", o.mesh, ": number of stages is ", stages, ", expected at most ", config.layers,
+         ", the layers of the model");
+  }
+  if (config.tied && stages > 1 && pipeline_ranks(o) == 1) {
+    fail("--mesh ", o.mesh, ": axis pp has 1 rank, expected at least 2 for several stages of a ",
+         "model whose head is tied to the embedding");
+  }
+}
+
+std::shared_ptr<PipelinedTransformer> pipelined(const Communicator& world,
+                                                const TransformerConfig& config,
+                                                const ParallelOptions& options) {
+  if (pipeline_ranks(options) == 0) return nullptr;
+  const DeviceMesh mesh(world, axes_with_rows(options.mesh));
+  auto pipeline = std::make_shared<PipelinedTransformer>(mesh, with_flags(config, options),
+                                                         program_of(options), options.seq);
+  const DeviceMesh& stage_mesh = pipeline->stage_mesh();
+  std::string expert_axis;
+  bool cuts_tensors = false;
+  for (int axis = 0; axis < stage_mesh.ndim(); ++axis) {
+    if (stage_mesh.axis_name(axis) == kExpertAxis) expert_axis = kExpertAxis;
+    cuts_tensors = cuts_tensors || stage_mesh.axis_name(axis) == kTensorAxis;
+  }
+  if (!expert_axis.empty()) pipeline->parallelize(kExpertAxis, expert_styles());
+  if (cuts_tensors) {
+    pipeline->parallelize(
+        kTensorAxis,
+        transformer_styles(config, {.sequence_parallel = options.sequence_parallel.value_or(true),
+                                    .parts = options.async_tp}));
+  }
+  for (const std::shared_ptr<TransformerModel>& stage : pipeline->stages()) {
+    if (options.float8) {
+      convert_to_float8(*stage,
+                        [](const Linear&, const std::string& path) { return path != "lm_head"; });
+    }
+    set_block_policies(*stage, options);
+    shard_units({.model = stage,
+                 .blocks = stage->blocks(),
+                 .units = stage->units(),
+                 .expert_axis = expert_axis},
+                axes_of_rows(stage_mesh), sharding_of(options), options.choice.fine_units);
+  }
+  return pipeline;
+}
+
+}  // namespace weft::cli

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "weft/export.h"
+#include "weft/optimizer.h"
+#include "weft/pipeline.h"
+#include "weft/state_dict.h"
+#include "weft/tensor_parallel.h"
+#include "weft/trainer.h"
+#include "weft/transformer.h"
+
+namespace weft {
+
+/// A decoder whose blocks are cut into the stages of a pipeline, by predicted cost; embeddings and
+/// head count. First the stages' models are declared: cut them over `stage_mesh()` by `parallelize`
+/// and `fully_shard`, which is needed where that mesh has several ranks, then call `materialize`.
+/// Calls are collective over the mesh.
+class WEFT_API PipelinedTransformer : NotCopied {
+ public:
+  /// `sequence`, tokens of a row, decides the cut. `ends`: the end of each stage's blocks; empty:
+  /// by cost. std::invalid_argument for ends that do not rise to the number of layers, and as
+  /// `keep_stage`.
+  PipelinedTransformer(const DeviceMesh& mesh, const TransformerConfig& config,
+                       const PipelineProgram& program, int64_t sequence,
+                       std::vector<int> ends = {});
+
+  Pipeline& pipeline() { return pipeline_; }
+  const DeviceMesh& mesh() const { return pipeline_.mesh(); }
+  const DeviceMesh& stage_mesh() const { return pipeline_.stage_mesh(); }
+  /// The end of each stage's blocks.
+  const std::vector<int>& ends() const { return ends_; }
+  /// This rank's stages, first to last.
+  const std::vector<std::shared_ptr<TransformerModel>>& stages() const { return stages_; }
+  /// A module that has them as children "stage0", "stage2", ...; it cannot be called.
+  Module& module() { return *module_; }
+  /// The parameters of this rank's stages, by their names in the whole model.
+  std::vector<NamedParameter> named_parameters() const;
+  /// Calls `weft::parallelize` along an axis of the stages' mesh, for each stage with those styles
+  /// whose paths match modules of it.
+  void parallelize(const std::string& axis, const std::vector<ModuleStyle>& styles);
+  void materialize(Device device = cpu);
+
+  /// Leaves the gradients of the sum of each micro-batch's mean loss times its weight, and returns
+  /// these products. Tensors of the batches are laid out over the mesh or over the stages' mesh,
+  /// the same rows on all ranks along the pipeline's axis. At most as many batches as the program
+  /// has.
+  std::vector<double> differentiate(const std::vector<TrainingBatch>& batches,
+                                    const std::vector<double>& weights);
+  /// The same without gradients.
+  std::vector<double> evaluate(const std::vector<TrainingBatch>& batches,
+                               const std::vector<double>& weights);
+  /// Norm of the gradients of all stages: one element, on each rank.
+  Tensor gradient_norm() const;
+  /// Scales the gradients of all stages so that their norm is at most `max_norm`; returns the norm.
+  double clip_grad_norm(double max_norm) const;
+
+  /// Fills the parameters of all stages from a Hugging Face model or a checkpoint of weights.
+  void load_weights(const std::string& path);
+  /// Adds the parts "model" and "optimizer", of all stages by the names in the whole model: a
+  /// checkpoint of them can be resumed with other stages, or without. The optimizer updates this
+  /// rank's parameters.
+  void add_to(TrainingState& state, Optimizer& optimizer);
+
+ private:
+  void add_stage(int stage);
+  Pipeline::State own_model() const;
+  std::vector<double> run(const std::vector<TrainingBatch>& batches,
+                          const std::vector<double>& weights, bool with_gradients);
+
+  Pipeline pipeline_;
+  std::vector<int> ends_;
+  std::vector<std::shared_ptr<TransformerModel>> stages_;
+  std::shared_ptr<Module> module_;
+  /// The batches that the stages compute now, and their weights.
+  std::vector<TrainingBatch> batches_;
+  std::vector<double> weights_;
+};
+
+}  // namespace weft

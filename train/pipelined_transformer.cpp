@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "weft/pipelined_transformer.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "weft/context.h"
+#include "weft/error.h"
+#include "weft/extend/run_folder.h"
+#include "weft/extend/saved_model.h"
+#include "weft/fsdp_module.h"
+#include "weft/hugging_face.h"
+#include "weft/ops/elementwise.h"
+#include "weft/optimizers.h"
+#include "weft/transformer_stage.h"
+
+namespace weft {
+
+namespace {
+
+/// Holds the models of a rank's stages.
+class StageList final : public Module {
+ public:
+  void append(const std::string& name, const std::shared_ptr<Module>& stage) { add(name, stage); }
+
+ protected:
+  Tensors forward(const Tensors&) override {
+    fail("pipeline: module of several stages is called, expected a call of one of them");
+  }
+};
+
+}  // namespace
+
+static std::vector<int> checked_ends(const TransformerConfig& config, int stages, int64_t sequence,
+                                     std::vector<int> ends) {
+  if (ends.empty()) {
+    if (config.layers < stages) {
+      fail("pipeline: number of stages is ", stages, ", expected at most ", config.layers,
+           ", the layers of the model");
+    }
+    return balanced_stages(block_costs(config, sequence), stages);
+  }
+  const bool rises = std::ranges::adjacent_find(ends, std::greater_equal()) == ends.end();
+  if (static_cast<int>(ends.size()) != stages || !rises || ends[0] < 1 ||
+      ends.back() != config.layers) {
+    fail("pipeline: ends of the stages are ", listed(ends), ", expected ", stages, " that rise to ",
+         config.layers, ", the layers of the model");
+  }
+  return ends;
+}
+
+PipelinedTransformer::PipelinedTransformer(const DeviceMesh& mesh, const TransformerConfig& config,
+                                           const PipelineProgram& program, int64_t sequence,
+                                           std::vector<int> ends)
+    : pipeline_(mesh, program),
+      ends_(checked_ends(config, program.stages(), sequence, std::move(ends))) {
+  auto list = std::make_shared<StageList>();
+  module_ = list;
+  RandomState& random = Context::current().random;
+  const RandomState before = random;
+  for (const int stage : pipeline_.own_stages()) {
+    random = before;
+    auto model = std::make_shared<TransformerModel>(config);
+    const auto at = static_cast<size_t>(stage);
+    keep_stage(*model, stage == 0 ? 0 : ends_[at - 1], ends_[at]);
+    list->append(concat("stage", stage), model);
+    stages_.push_back(std::move(model));
+    add_stage(stage);
+  }
+  if (config.tied && program.stages() > 1) {
+    pipeline_.tie({0, program.stages() - 1, "model.embed_tokens.weight", "lm_head.weight"});
+  }
+}
+
+/// Between the first backward and the reduction each rank keeps its gradients.
+static void keep_gradients(TransformerModel& model) {
+  if (!FsdpModule::is_sharded(model)) return;
+  FsdpModule sharded(model);
+  sharded.set_manual_backward_finalization(true);
+  sharded.set_requires_gradient_sync(false);
+}
+
+static void reduce_gradients(TransformerModel& model) {
+  if (!FsdpModule::is_sharded(model)) return;
+  FsdpModule sharded(model);
+  sharded.set_requires_gradient_sync(true);
+  sharded.finalize_backward();
+}
+
+void PipelinedTransformer::add_stage(int stage) {
+  const std::shared_ptr<TransformerModel> model = stages_.back();
+  const bool is_last = stage + 1 == pipeline_.program().stages();
+  const auto compute = [this, model, stage, is_last](const Tensors& inputs, int microbatch) {
+    const auto at = static_cast<size_t>(microbatch);
+    const TrainingBatch& batch = batches_.at(at);
+    const Tensor& x = stage == 0 ? batch.ids : inputs.at(0);
+    if (is_last) {
+      const Tensor loss = model->loss(x, batch.targets, {.segments = batch.segments});
+      return Tensors{mul(loss, weights_[at])};
+    }
+    return (*model)(batch.segments ? Tensors{x, batch.segments} : Tensors{x});
+  };
+  pipeline_.add({.stage = stage,
+                 .module = model,
+                 .run = compute,
+                 .begin = [model] { keep_gradients(*model); },
+                 .reduce = [model] { reduce_gradients(*model); }});
+}
+
+std::vector<NamedParameter> PipelinedTransformer::named_parameters() const {
+  std::vector<NamedParameter> all;
+  for (const auto& stage : stages_) {
+    for (NamedParameter& named : stage->named_parameters()) all.push_back(std::move(named));
+  }
+  return all;
+}
+
+/// Returns whether the style's path matches a module.
+static bool matches_one(const ModuleStyle& style, Module& model) {
+  const auto in_folders = [](std::string path) {
+    std::ranges::replace(path, '.', '/');
+    return path;
+  };
+  const std::string pattern = in_folders(style.path);
+  return std::ranges::any_of(model.named_modules(), [&](const auto& named) {
+    return ::fnmatch(pattern.c_str(), in_folders(named.first).c_str(), FNM_PATHNAME) == 0;
+  });
+}
+
+void PipelinedTransformer::parallelize(const std::string& axis,
+                                       const std::vector<ModuleStyle>& styles) {
+  for (const auto& stage : stages_) {
+    std::vector<ModuleStyle> own;
+    for (const ModuleStyle& style : styles) {
+      if (matches_one(style, *stage)) own.push_back(style);
+    }
+    if (!own.empty()) weft::parallelize(*stage, stage_mesh()[axis], own);
+  }
+}
+
+void PipelinedTransformer::materialize(Device device) {
+  for (const auto& stage : stages_) stage->materialize(device);
+}
+
+/// A tensor of the whole mesh, as one of the stages' mesh.
+static Tensor on_stage(const Tensor& tensor, const Pipeline& pipeline) {
+  if (!tensor || !tensor.is_sharded()) return tensor;
+  const DeviceMesh& stage = pipeline.stage_mesh();
+  const Sharding from = tensor.sharding();
+  if (from.mesh() == stage) return tensor;
+  std::vector<NamedPlacement> placements;
+  for (int axis = 0; axis < from.axes(); ++axis) {
+    const std::string& name = from.mesh().axis_name(axis);
+    if (from[axis].is_shard()) placements.push_back({name, from[axis]});
+  }
+  const Placements all{std::span<const NamedPlacement>(placements)};
+  return from_local(tensor.local(), stage, all, tensor.shape());
+}
+
+std::vector<double> PipelinedTransformer::run(const std::vector<TrainingBatch>& batches,
+                                              const std::vector<double>& weights,
+                                              bool with_gradients) {
+  if (batches.size() != weights.size()) {
+    fail("pipeline: number of weights is ", weights.size(), ", expected ", batches.size(),
+         ", that of the batches");
+  }
+  batches_.clear();
+  for (const TrainingBatch& batch : batches) {
+    batches_.push_back({on_stage(batch.ids, pipeline_), on_stage(batch.targets, pipeline_),
+                        on_stage(batch.segments, pipeline_)});
+  }
+  weights_ = weights;
+  const int count = static_cast<int>(batches.size());
+  return with_gradients ? pipeline_.run(count) : pipeline_.evaluate(count);
+}
+
+std::vector<double> PipelinedTransformer::differentiate(const std::vector<TrainingBatch>& batches,
+                                                        const std::vector<double>& weights) {
+  return run(batches, weights, true);
+}
+
+std::vector<double> PipelinedTransformer::evaluate(const std::vector<TrainingBatch>& batches,
+                                                   const std::vector<double>& weights) {
+  return run(batches, weights, false);
+}
+
+Tensor PipelinedTransformer::gradient_norm() const {
+  std::vector<ParameterPtr> parameters;
+  for (const NamedParameter& named : named_parameters()) parameters.push_back(named.parameter);
+  return pipeline_.gradient_norm(parameters);
+}
+
+double PipelinedTransformer::clip_grad_norm(double max_norm) const {
+  std::vector<ParameterPtr> parameters;
+  for (const NamedParameter& named : named_parameters()) parameters.push_back(named.parameter);
+  const Tensor norm = gradient_norm();
+  clip_grads_with_norm(parameters, max_norm, norm);
+  return norm.item();
+}
+
+static StateDict dict_of(Pipeline::State state) {
+  return {std::move(state.tensors), std::move(state.numbers)};
+}
+
+Pipeline::State PipelinedTransformer::own_model() const {
+  Pipeline::State all;
+  for (const auto& stage : stages_) all.tensors.merge(state_dict(*stage).tensors);
+  return all;
+}
+
+void PipelinedTransformer::load_weights(const std::string& path) {
+  const Pipeline::State own = own_model();
+  StateDict all = dict_of(pipeline_.of_all_stages(own));
+  if (is_hugging_face(path)) {
+    load_hugging_face(all, path, stages_[0]->config());
+  } else {
+    StateDict parts;
+    for (const auto& [name, tensor] : all.tensors) parts.tensors.emplace("model/" + name, tensor);
+    weft::load_weights(path, parts);
+  }
+  pipeline_.of_own_stages(own, {});
+}
+
+void PipelinedTransformer::add_to(TrainingState& state, Optimizer& optimizer) {
+  using Numbers = std::map<std::string, int64_t>;
+  state.add(
+      "model",
+      {.give = [this] { return dict_of(pipeline_.of_all_stages(own_model())); },
+       .take = [this](const Numbers& numbers) { pipeline_.of_own_stages(own_model(), numbers); }});
+  const auto own_optimizer = [&optimizer] {
+    StateDict own = state_dict(optimizer);
+    return Pipeline::State{std::move(own.tensors), std::move(own.numbers)};
+  };
+  state.add("optimizer",
+            {.give = [=, this] { return dict_of(pipeline_.of_all_stages(own_optimizer())); },
+             .take =
+                 [=, this, &optimizer](const Numbers& numbers) {
+                   load_state_dict(optimizer,
+                                   dict_of(pipeline_.of_own_stages(own_optimizer(), numbers)));
+                 }});
+}
+
+}  // namespace weft
