@@ -72,6 +72,10 @@ class Backbone final : public Module {
         state_->is_first_stage() ? embedded(inputs, is_packed ? passed[2] : Tensor()) : inputs[0];
     Tensor scores, choices;
     double layers = 0;
+    if (state_->balance.size() == 2) {
+      scores = state_->balance[0], choices = state_->balance[1];
+      for (int64_t i = 0; i < state_->first_block; ++i) layers += state_->config.is_sparse(i);
+    }
     for (const auto& [name, block] : layers_->children()) {
       const Tensors computed = (*block)(passed);
       passed[0] = computed[0];
@@ -82,6 +86,7 @@ class Backbone final : public Module {
     }
     const bool is_normed = norm_ && state_->is_last_stage();
     const Tensor hidden = is_normed ? (*norm_)(passed[0]) : passed[0];
+    if (!state_->is_last_stage() && layers > 0) return {hidden, scores, choices};
     if (layers == 0 || state_->cache) return {hidden};
     // As transformers computes it of all layers' tokens at once: experts * sum over experts of
     // (choices a token) * (mean score).
@@ -242,8 +247,10 @@ Tensor TransformerModel::logits_of(const Tensor& hidden) {
 
 Tensors TransformerModel::forward(const Tensors& inputs) {
   check_inputs(inputs);
-  const Tensor hidden = (*model_)(inputs)[0];
-  if (config().head == Head::none || !state_->is_last_stage()) return {hidden};
+  const Tensors computed = (*model_)(inputs);
+  if (!state_->is_last_stage()) return computed;
+  const Tensor& hidden = computed[0];
+  if (config().head == Head::none) return {hidden};
   if (head_) return {logits_of(hidden)};
   const Tensor first = reshape(slice(hidden, 1, 0, 1), {hidden.size(0), hidden.size(2)});
   return {hidden, tanh(module("pooler")(first))};

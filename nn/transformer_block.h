@@ -49,6 +49,9 @@ struct TransformerState {
 
   /// The blocks that this model has, [first, end): all, or those of a stage of a pipeline.
   int64_t first_block = 0, end_block;
+  /// Sums over the blocks of the stages before, for the balance loss: of scores and of choices;
+  /// empty in the first stage.
+  Tensors balance = {};
   bool is_first_stage() const { return first_block == 0; }
   bool is_last_stage() const { return end_block == config.layers; }
 

@@ -49,10 +49,6 @@ static void check_stage(const TransformerModel& model, int64_t first, int64_t en
   if (!c.causal || c.head != Head::linear) {
     fail("keep_stage: the model (", c.family, ") is not a decoder with a head, expected one");
   }
-  if (c.experts > 0 && c.balance_coefficient > 0) {
-    fail("keep_stage: balance coefficient is ", c.balance_coefficient,
-         ", expected 0; the balance loss is one of all layers together");
-  }
   for (const NamedParameter& named : model.named_parameters()) {
     if (!named.parameter->is_materialized()) continue;
     fail("keep_stage: parameter ", named.name(), " has memory, expected a declared model");
@@ -76,6 +72,34 @@ void keep_stage(TransformerModel& model, int64_t first, int64_t end) {
     }
   }
   if (!state.is_last_stage()) backbone.remove("norm"), model.remove("lm_head");
+}
+
+namespace {
+
+/// Gives a model the sums of the stages before while it exists.
+class BalanceScope : NotCopied {
+ public:
+  BalanceScope(TransformerModel& stage, const Tensors& inputs) : state_(state_of(stage)) {
+    if (inputs.empty()) fail("stage: number of inputs is 0, expected ids, or outputs of a stage");
+    state_.balance.assign(inputs.begin() + 1, inputs.end());
+  }
+  ~BalanceScope() { state_.balance.clear(); }
+
+ private:
+  TransformerState& state_;
+};
+
+}  // namespace
+
+Tensors run_stage(TransformerModel& stage, const Tensors& inputs, const Tensor& segments) {
+  const BalanceScope scope(stage, inputs);
+  return stage(segments ? Tensors{inputs[0], segments} : Tensors{inputs[0]});
+}
+
+Tensor stage_loss(TransformerModel& stage, const Tensors& inputs, const Tensor& targets,
+                  const TransformerLossOptions& options) {
+  const BalanceScope scope(stage, inputs);
+  return stage.loss(inputs[0], targets, options);
 }
 
 std::vector<double> block_costs(const TransformerConfig& config, int64_t sequence) {

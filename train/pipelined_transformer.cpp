@@ -95,12 +95,10 @@ void PipelinedTransformer::add_stage(int stage) {
   const auto compute = [this, model, stage, is_last](const Tensors& inputs, int microbatch) {
     const auto at = static_cast<size_t>(microbatch);
     const TrainingBatch& batch = batches_.at(at);
-    const Tensor& x = stage == 0 ? batch.ids : inputs.at(0);
-    if (is_last) {
-      const Tensor loss = model->loss(x, batch.targets, {.segments = batch.segments});
-      return Tensors{mul(loss, weights_[at])};
-    }
-    return (*model)(batch.segments ? Tensors{x, batch.segments} : Tensors{x});
+    const Tensors given = stage == 0 ? Tensors{batch.ids} : inputs;
+    if (!is_last) return run_stage(*model, given, batch.segments);
+    const Tensor loss = stage_loss(*model, given, batch.targets, {.segments = batch.segments});
+    return Tensors{mul(loss, weights_[at])};
   };
   pipeline_.add({.stage = stage,
                  .module = model,

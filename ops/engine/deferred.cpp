@@ -47,8 +47,8 @@ static DeferredGradients::Scope*& current_deferral() {
   return current;
 }
 
-DeferredGradients::Scope::Scope(DeferredGradients& deferred, const Tensors& needed)
-    : to(deferred), inputs(needed), outer_(std::exchange(current_deferral(), this)) {}
+DeferredGradients::Scope::Scope(DeferredGradients& deferred, Tensors needed)
+    : to(deferred), inputs(std::move(needed)), outer_(std::exchange(current_deferral(), this)) {}
 
 DeferredGradients::Scope::~Scope() { current_deferral() = outer_; }
 

@@ -116,6 +116,26 @@ TEST(Pipeline, ShardedStagesTrainAsOneRank) {
   }
 }
 
+/// The balance loss is of the layers of all stages together.
+TEST(Pipeline, ExpertsInStagesTrainAsOneRank) {
+  Case c{.axes = {{"pp", 3}}, .config = little_decoder(4), .steps = 4, .rate = 1e-2, .bound = 2e-4};
+  c.config.experts = 4, c.config.expert_ffn = 10, c.config.experts_per_token = 2;
+  c.config.balance_coefficient = 0.3;
+  c.config.dense = {true, false, false, false};
+  const LittleStep expected = on_one_rank(c.config, c.rows, c.microbatches, c.steps, c.rate);
+  for (const char* schedule : {"1f1b", "zb"}) {
+    c.schedule = schedule;
+    c.axes = {{"pp", 3}};
+    c.cut = {};
+    expect_as_one_rank(c, expected);
+    c.axes = {{"pp", 2}, {"ep", 2}};
+    c.cut = [](TransformerModel& stage, const DeviceMesh& mesh) {
+      parallelize(stage, mesh["ep"], expert_styles());
+    };
+    expect_as_one_rank(c, expected);
+  }
+}
+
 TEST(Pipeline, RecomputedBlocksHaveTheSameGradients) {
   Case c{.axes = {{"pp", 2}, {"shard", 2}}};
   const LittleStep expected = on_one_rank(c.config, c.rows, c.microbatches, 1, 0);

@@ -16,10 +16,10 @@ class WEFT_API DeferredGradients : NotCopied {
   /// to `inputs`, and those of functions that are run again (recomputation), are computed at once.
   class WEFT_API Scope : NotCopied {
    public:
-    Scope(DeferredGradients& to, const Tensors& inputs);
+    Scope(DeferredGradients& to, Tensors inputs);
     ~Scope();
     DeferredGradients& to;
-    const Tensors& inputs;
+    const Tensors inputs;
 
    private:
     Scope* outer_;
