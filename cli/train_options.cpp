@@ -114,7 +114,7 @@ static void add_loop_flags(CLI::App& train, TrainOptions& o) {
       train, "--shadow", o.shadow,
       "Compute one op call in so many again, on whole tensors by the op's definition, and end "
       "at the first whose result or gradient is off, which is named; 0: none. A checked call "
-      "costs about four whole ones on each rank",
+      "costs about five whole ones on each rank",
       0);
 }
 

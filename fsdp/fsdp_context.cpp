@@ -256,7 +256,7 @@ void FsdpContext::begin_backward() {
 }
 
 void FsdpContext::in_backward(StepEvent::Kind kind, ParamGroup& group) {
-  if (!backward_accumulates()) {
+  if (!backward_fills_sinks()) {
     if (kind == StepEvent::Kind::pre_backward) gather_for_backward(group);
     return;
   }

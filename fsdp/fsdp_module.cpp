@@ -31,7 +31,7 @@ void FsdpContext::set_manual_finalization(bool enabled) {
 /// The outermost backward has ended, and with it the step unless more backwards belong to it.
 void FsdpContext::gather_for_backward(ParamGroup& group) {
   if (!group.controls.unshards_in_backward) return;
-  if (backward_accumulates()) {
+  if (backward_fills_sinks()) {
     begin_backward();
   } else {
     if (lent_.empty()) {

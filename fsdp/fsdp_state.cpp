@@ -40,6 +40,9 @@ class FsdpState::Sink final : public GradientSink {
     const auto state = locked(state_);
     state->context()->post_accumulate_grad(*state->group_, i_);
   }
+  void receive(const Tensor& gradient) override {
+    locked(state_)->group_->gradients().receive(i_, gradient);
+  }
 
  private:
   std::weak_ptr<FsdpState> state_;
@@ -152,6 +155,10 @@ Tensors FsdpState::multiply(const Tensors& gradients) {
 Tensors FsdpState::pre_backward(const Tensors& gradients) {
   context()->in_backward(StepEvent::Kind::pre_backward, *group_);
   const double factor = divide_factor();
+  if (factor != 1 && backward_creates_graph()) {
+    fail("fully_shard: gradient_divide_factor is ", factor, ", expected 1 in a backward with ",
+         "create_graph; FsdpModule::set_gradient_divide_factor divides gradients of parameters");
+  }
   if (factor == 1) return gradients;
   return transformed(gradients, [&](const Tensor& gradient) { return gradient * (1 / factor); });
 }

@@ -248,7 +248,9 @@ std::string explain_schedule(Module& model, const StepKind& kind) {
   const std::string text = built_context("explain_schedule", model).schedule({kind}).text();
   if (!kind.training) return text;
   return text + "a call of grad: unshards a module's parameters when its backward or a recorded " +
-         "gradient reads them, reshards them as after forward, reduces no gradient buffers\n";
+         "gradient reads them, reshards them as after forward, reduces no gradient buffers\n" +
+         "a backward with create_graph: the same, and reduces each gradient when it is complete, " +
+         "recorded\n";
 }
 
 }  // namespace weft

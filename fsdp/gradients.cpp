@@ -225,8 +225,8 @@ void Gradients::begin_backward() {
     const Ref<Storage> memory = gradient ? gradient.storage() : final_;
     if (memory != final_ && memory != middle_ && memory != buffer_) {
       fail("fully_shard: gradient of parameter ", grad.param->name,
-           " is a tensor that was set by hand, expected the one that backward made; clear it "
-           "before backward");
+           " is a tensor that was set by hand, or by a backward with create_graph, expected the "
+           "one that a plain backward made; clear it before backward");
     }
     // A gradient that was cleared takes the sums of earlier micro-steps with it.
     if (!gradient) forget_sums(grad);

@@ -44,10 +44,7 @@ class Gradients {
   /// has ended.
   bool rest_offloaded() const { return on_host_; }
   /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
-  int64_t bytes() const {
-    const size_t at_rest = tier_.is_disk() ? 0 : final_bytes_;
-    return static_cast<int64_t>(at_rest + middle_bytes_ + residual_bytes() + codes_bytes());
-  }
+  int64_t bytes() const;
   int64_t measured_bytes() const;
   /// Bytes that a reduction of a bucket receives, and bytes that it copies.
   int64_t traffic(int bucket, size_t reduction) const;
@@ -90,6 +87,8 @@ class Gradients {
   const FsdpParam* find_kept() const;
   /// Returns the memory for the next contribution to gradient `i`.
   GradientSink::Destination destination(size_t i);
+  /// Adds a recorded gradient, which no reduction takes, to the parameter's.
+  void receive(size_t i, const Tensor& gradient);
   /// A contribution to gradient `i` follows. Returns its bucket if that was complete, else -1.
   int pre_accumulate_grad(size_t i);
   /// Gradient `i` is complete, as far as the calling backward knows. Returns its bucket if that is

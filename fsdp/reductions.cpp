@@ -7,6 +7,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
+#include "weft/extend/tape.h"
 #include "weft/extend/views.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -354,6 +355,23 @@ void Gradients::show() {
   if (!hidden_) return;
   move_param_grads(hidden_, final_);
   hidden_ = {};
+}
+
+int64_t Gradients::bytes() const {
+  const size_t at_rest = tier_.is_disk() ? 0 : final_bytes_;
+  return static_cast<int64_t>(at_rest + middle_bytes_ + residual_bytes() + codes_bytes());
+}
+
+void Gradients::receive(size_t i, const Tensor& gradient) {
+  const FsdpParam& param = *grads_[i].param;
+  const Tensor value = param.parameter->value(), before = value.grad();
+  const DType dtype = param.types.accumulate;
+  // Sums across ranks are as exact as the sum is.
+  const bool widens = size_of(dtype) > size_of(gradient.dtype());
+  const Tensor addend = widens ? gradient.to(dtype) : gradient;
+  const Tensor own = redistributed(addend, value.sharding()).to(dtype).to(value.device());
+  value.set_grad(before ? weft::add(before, own) : own);
+  run_post_accumulate_hooks(value);
 }
 
 void Gradients::clear() {

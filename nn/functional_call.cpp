@@ -45,11 +45,11 @@ ReplacedParameters::ReplacedParameters(Module& module, const NamedTensors& value
            at->parameter->shape());
     }
     ModuleSharder::lazy_init(*at->parameter);
-    Tensor used;
-    ModuleSharder::swap_used(*at->parameter, used);
-    Tensor made = as_used(*at->parameter, used, value);
-    ModuleSharder::swap_used(*at->parameter, used);
-    found.push_back({at->parameter, std::move(made)});
+    Tensor none;
+    ModuleSharder::swap_used(*at->parameter, none);
+    const Tensor used = none;
+    ModuleSharder::swap_used(*at->parameter, none);
+    found.push_back({at->parameter, as_used(*at->parameter, used, value)});
   }
   replaced_ = std::move(found);
   for (Replaced& one : replaced_) {

@@ -10,6 +10,7 @@
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/tape.h"
 #include "weft/init.h"
 #include "weft/layers.h"
 #include "weft/ops/elementwise.h"
@@ -59,6 +60,7 @@ void Parameter::lay_out(Tensor value) {
   // A separate handle: the caller's may be a leaf, or part of a graph.
   value = value.detach();
   value.set_requires_grad(trainable_);
+  move_gradient_hooks(value_, value);
   value_ = std::move(value);
 }
 

@@ -225,8 +225,10 @@ static const Op round_op = function<Round>("round", {.is_step = true});
 
 static const Op floor_divide_op = elementwise<FloorDivide, 2>({
     .name = "floor_divide",
-    .differentiable = false,
-    .samples = {{{{5, 7}, {5, 7}}},
+    .backward = give_each({[](auto& g) { return zeros_like(g.grad()); },
+                           [](auto& g) { return zeros_like(g.grad()); }}),
+    .saves_in = std::vector<int>{},
+    .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5},
                 {.shapes = {{7}, {5, 1}}, .dtypes = {i64, i64}, .low = -9, .high = 9}},
 });
 
@@ -256,7 +258,6 @@ static const Op nextafter_op = register_op({
     .rule = "..., ... -> ...",
     .forward =
         [](const Call& c) { map_floating(NextAfter{c.out().dtype}, c.out(), c.in(0), c.in(1)); },
-    .differentiable = false,
     .samples = {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {bf16, bf16}}},
 });
 

@@ -23,8 +23,8 @@ operands that have the factor are cut alike. The table lists what follows from e
 - **fetched**: the op needs a slice of the operand or the rows that indices name (`~`); ranks
   exchange these only.
 
-The column **gradient** states how often the op can be differentiated. A fused op that is *defined*
-states what it means in simpler ops, from which second derivatives are computed.
+The column **gradient** states how often the op can be differentiated, or why it cannot. A fused op
+that is *defined* states what it means in simpler ops, from which second derivatives are computed.
 
 `...` is any number of leading dims. A rule that depends on the op's attributes is shown for its
 first sample, with the shapes of the operands in the last column. `weft.ops.NAME` has the same data
@@ -69,6 +69,12 @@ def parsed(op):
     return found | {"rule": rule, "shapes": of[1] if of else ""}
 
 
+def gradient(op):
+    if op.gradient_reason:
+        return f"{op.gradient_order}: {op.gradient_reason}"
+    return op.gradient_order + (", defined" if op.has_definition else "")
+
+
 def row(op):
     facts = parsed(op)
     shown = lambda names: " ".join(f"`{n}`" for n in names)
@@ -76,7 +82,7 @@ def row(op):
         f"`{op.name}`",
         f"`{facts['rule']}`",
         *(shown(facts[kind]) for kind in KINDS),
-        op.gradient_order + (", defined" if op.has_definition else ""),
+        gradient(op),
         facts["shapes"].replace("|", "\\|"),
     ]
     return "| " + " | ".join(cells) + " |\n"

@@ -28,10 +28,10 @@ class WEFT_API WatchScope : NotCopied {
   std::shared_ptr<CallWatch> watch_;
 };
 
-/// Throws std::runtime_error at the first op whose results have NaN or infinity while its operands
-/// have none: it names the op, whether it ran in forward or in the gradient of another op, the
-/// module and the rank. Each call waits for its results and reads its operands and results once
-/// more.
+/// Throws std::runtime_error at the first op whose results on this rank have NaN or infinity while
+/// this rank's parts of its operands, and the numbers given to it, have none: it names the op,
+/// whether it ran in forward or in the gradient of another op, the module and the rank. Each call
+/// waits for its results and reads its operands and results once more.
 class WEFT_API DetectAnomaly : public WatchScope {
  public:
   explicit DetectAnomaly(ScopeNames names = {});
@@ -42,6 +42,7 @@ struct ShadowOptions {
   int64_t every = 1;
   /// Errors allowed, relative to the greatest element: of results, and of gradients, which are
   /// compared with central differences in f64.
+  /// An op that takes no f64 is allowed 30 times that, and so are results in 16 bits.
   double result = 1e-3, gradient = 1e-3;
 };
 
@@ -49,7 +50,8 @@ struct ShadowOptions {
 /// definition, or by its forward in an op without one, and compares: results, and gradients along a
 /// direction with central differences. Throws std::runtime_error naming the first op that is off,
 /// its module and the rank. All ranks of a mesh enter and leave it together, and gather what they
-/// compare. A checked call costs about four whole calls on each rank.
+/// compare. Gradients at a corner, as that of relu at 0, are not compared. A checked call costs
+/// about five whole calls on each rank.
 class WEFT_API ShadowScope : public WatchScope {
  public:
   explicit ShadowScope(const ShadowOptions& options = {}, ScopeNames names = {});

@@ -47,15 +47,18 @@ struct BackwardOptions {
 WEFT_API void backward(const Tensors& roots, const Tensors& gradients,
                        const BackwardOptions& options);
 
-/// Removes a hook when asked; the hook stays otherwise.
+struct NodeHooks;
+
+/// Removes a hook when asked; the hook stays otherwise. It does not keep the tensor.
 class WEFT_API GradientHookHandle {
  public:
   GradientHookHandle() = default;
-  GradientHookHandle(Tensor tensor, uint64_t id) : tensor_(std::move(tensor)), id_(id) {}
+  GradientHookHandle(std::weak_ptr<NodeHooks> hooks, uint64_t id)
+      : hooks_(std::move(hooks)), id_(id) {}
   void remove();
 
  private:
-  Tensor tensor_;
+  std::weak_ptr<NodeHooks> hooks_;
   uint64_t id_ = 0;
 };
 

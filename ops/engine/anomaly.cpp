@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/anomaly.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "ops/engine/backward_run.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/engine/watch.h"
@@ -51,8 +54,10 @@ class Anomaly final : public CallWatch {
  public:
   explicit Anomaly(ScopeNames names) : names_(std::move(names)) {}
 
-  void computed(const OpBody& op, std::span<const Tensor> operands, const Attributes&,
+  void computed(const OpBody& op, std::span<const Tensor> operands, const Attributes& attributes,
                 std::span<const Tensor> results) override {
+    // An infinity that the caller gave, as the fill of a mask.
+    if (!std::ranges::all_of(attributes.values, [](double x) { return std::isfinite(x); })) return;
     const Suspended suspended;
     for (size_t i = 0; i < results.size(); ++i) {
       if (is_finite(results[i])) continue;
@@ -64,7 +69,8 @@ class Anomaly final : public CallWatch {
       throw_runtime_error(concat(op.spec.name, ": result ", i, ' ', results[i].shape(), " has ",
                                  has_nan ? "NaN" : "an infinity",
                                  place_of_call(names_, rank_of(results)),
-                                 ", expected finite numbers, as those of its operands are"));
+                                 ", expected finite numbers, as this rank's parts of its operands "
+                                 "have"));
     }
   }
   void differentiated(const OpNode&, std::span<const Tensor>, const Tensors&) override {}

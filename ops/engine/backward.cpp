@@ -139,8 +139,11 @@ void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   if (!edge.node || !gradient) return;
   if (gradient.body()->copied) gradient = apart(gradient);
   Node* node = receiver_of(edge.node.get());
+  if (node->is_leaf && node->hooks) [[unlikely]] {
+    if (BackwardRun* around = completing(*node)) return around->pass(edge, std::move(gradient));
+  }
   if (!is_default_ && !capture(*node, edge.result, gradient)) return;
-  if (node->is_leaf && static_cast<LeafNode*>(node)->sink) {
+  if (node->is_leaf && static_cast<LeafNode*>(node)->sink && !request_.create_graph) {
     return pass_to_sink(static_cast<LeafNode&>(*node), gradient);
   }
   Slot& slot = slots_[node];
@@ -217,6 +220,14 @@ bool BackwardRun::expects(const Node& node) const {
   return found != slots_.end() && found->second.waiting > 0;
 }
 
+BackwardRun* BackwardRun::completing(const Node& leaf) const {
+  if (request_.is_selective && !request_.outer) return nullptr;
+  const auto& runs = backward_stack().runs;
+  const auto is_around = [&](const BackwardRun* run) { return run != this && run->expects(leaf); };
+  const auto found = std::ranges::find_if(runs, is_around);
+  return found == runs.end() ? nullptr : *found;
+}
+
 /// True when an outer backward expects more gradients for the leaf, and will complete it.
 static bool expects_more(const LeafNode& leaf) {
   const auto& runs = backward_stack().runs;
@@ -226,17 +237,21 @@ static bool expects_more(const LeafNode& leaf) {
 void LeafNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
   if (!backward.accumulates(*this)) return;
   add(gradients);
-  if (!hooks) return;
-  const std::vector<NodeHooks::Entry> all = hooks->after;  // a hook may add or remove hooks
-  for (const NodeHooks::Entry& entry : all) entry.run(current_gradient());
+  if (!hooks || hooks->after.empty()) return;
+  const Tensor leaf = relabeled(hooks->leaf, layout);
+  leaf.body()->node = Ref<Node>(this);
+  const auto all = hooks->after;  // a hook may add or remove hooks
+  for (const NodeHooks::AfterEntry& entry : all) entry.run(leaf);
 }
 
 void LeafNode::add(std::span<const Tensor> gradients) {
-  if (sink) {
+  const bool records = backward_creates_graph();
+  if (sink && !records) {
     if (!expects_more(*this)) sink->complete();
     return;
   }
   if (gradients.empty() || !gradients[0]) return;
+  if (sink) return sink->receive(gradients[0]);
   Tensor before;  // destroyed after the lock: destruction may wait for a thread that waits for it
   const std::lock_guard lock(mutex_);
   if (gradient_) {
@@ -244,7 +259,7 @@ void LeafNode::add(std::span<const Tensor> gradients) {
     return;
   }
   if (gradients[0].body()->node) {  // backward records
-    gradient_ = gradients[0];
+    gradient_ = is_only_reference(gradients[0]) ? gradients[0] : clone(gradients[0]);
     return;
   }
   // Elements with other references may change; a leaf's gradient needs separate memory.
@@ -270,9 +285,11 @@ BackwardRun* backward_under_way() {
   return backward_stack().runs.empty() ? nullptr : backward_stack().runs.back();
 }
 
-bool backward_accumulates() {
-  const auto& runs = backward_stack().runs;
-  return runs.empty() || !runs.front()->is_selective() || !runs.front()->request().leaves.empty();
+bool backward_fills_sinks() {
+  const BackwardRun* run = backward_under_way();
+  while (run && run->request().outer) run = run->request().outer;
+  if (!run) return true;
+  return !run->creates_graph() && (!run->is_selective() || !run->request().leaves.empty());
 }
 
 bool is_nested_backward() { return backward_stack().runs.size() > 1; }
@@ -290,12 +307,22 @@ Stream backward_stream(Device device) {
   return side ? side->home(device) : current_stream(device);
 }
 
-static void end_backward(bool failed) {
+/// Runs all functions that wait for the end of the outermost backward, and returns what the first
+/// of them threw: a hook of the user may.
+static std::exception_ptr end_backward(bool failed) {
   BackwardStack& stack = backward_stack();
   stack.runs.pop_back();
-  if (!stack.runs.empty()) return;
+  if (!stack.runs.empty()) return nullptr;
   stack.side.reset();
-  for (auto& function : std::exchange(stack.afterwards, {})) function(failed);
+  std::exception_ptr thrown;
+  for (auto& function : std::exchange(stack.afterwards, {})) {
+    try {
+      function(failed);
+    } catch (...) {
+      if (!thrown) thrown = std::current_exception();
+    }
+  }
+  return thrown;
 }
 
 Tensors run_backward(const Tensors& roots, const Tensors& gradients,
@@ -313,78 +340,8 @@ Tensors run_backward(const Tensors& roots, const Tensors& gradients,
     end_backward(true);
     throw;
   }
-  end_backward(false);
+  if (const std::exception_ptr thrown = end_backward(false)) std::rethrow_exception(thrown);
   return captured;
-}
-
-SideWork::SideWork() : home_(Context::current().stream) {}
-
-SideWork::~SideWork() {
-  try {
-    join();
-  } catch (const std::exception&) {  // the device failed, as its next call reports
-  }
-}
-
-void SideWork::begin(int device) {
-  if (std::exchange(active_, true)) return;
-  device_ = device;
-  side_ = stream_for({DeviceKind::cuda, static_cast<int8_t>(device)}, StreamRole::side);
-}
-
-Event SideWork::mark() const { return Event::record(current()); }
-
-Stream SideWork::home(Device device) const {
-  const StreamScope scope(home_);
-  return current_stream(device);
-}
-
-SideWork::Turn::Turn(SideWork& work, Node& node, const std::vector<Event>& awaited)
-    : work_(work), was_aside_(work.is_aside_) {
-  if (!work.active_) return;
-  auto* leaf = dynamic_cast<LeafNode*>(&node);
-  // The functions that complete a leaf queue their work where the backward began.
-  work.is_aside_ = !leaf && work.runs_aside(node);
-  if (work.is_aside_ != was_aside_) scope_.emplace(work.is_aside_ ? work.side_ : work.home_);
-  if (leaf) std::exchange(leaf->written, {}).wait(work.current());
-  for (const Event& event : awaited) event.wait(work.current());
-  // Leaves may be complete long before the rest of the side stream's work.
-  if (!leaf && !work.is_aside_ && !awaited.empty()) work.join();
-  if (work.is_aside_ || was_aside_) work.part();
-}
-
-void SideWork::free(const Ref<Node>& node, Tensors gradients, bool retains) {
-  if (!are_apart_ && !retains) return node->release();
-  if (!are_apart_) return;
-  if (!retains && !node->release_own(kept().tensors)) kept().nodes.push_back(node);
-  for (Tensor& gradient : gradients) {
-    if (gradient && !is_only_reference(gradient)) keep(std::move(gradient));
-  }
-}
-
-void SideWork::join() {
-  if (!are_apart_) return;
-  const Stream computing = home(side_.device);
-  {
-    const StreamScope scope(computing);
-    const TraceSpan span("wait for the side stream", -1, side_.device, TraceSpan::Time::waits);
-    Event::record(side_).wait(computing);
-  }
-  Event::record(computing).wait(side_);
-  are_apart_ = false;
-  for (size_t aside = 0; aside < kept_.size(); ++aside) {
-    const StreamScope scope(aside ? side_ : home_);
-    const Kept freed = std::exchange(kept_[aside], {});
-    for (const Ref<Node>& node : freed.nodes) node->release();
-  }
-}
-
-void SideWork::finish() {
-  if (!active_) return;
-  are_apart_ = true;
-  join();
-  const StreamScope scope(home_);
-  Heap::current().exchange_freed(side_);
 }
 
 }  // namespace weft

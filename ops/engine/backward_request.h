@@ -13,8 +13,9 @@ struct BackwardRequest {
   /// Leaves that alone accumulate gradients; without them all do, or none if there are targets.
   Tensors leaves = {};
   bool is_selective = false;
-  /// The backward in which a function is run again: leaves that it wants are wanted here too, and
-  /// the run ends at its own targets.
+  /// The run ends at the targets: nothing that they were computed from runs.
+  bool ends_at_targets = false;
+  /// The backward in which a function is run again: leaves that it wants are wanted here too.
   class BackwardRun* outer = nullptr;
 
   bool is_default() const {

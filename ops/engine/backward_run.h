@@ -118,6 +118,8 @@ class BackwardRun {
   /// Returns the memory of the leaf gradient that the edge leads to, directly or through one view;
   /// without a tensor if there is none. The caller writes to it and reports that to the Engine.
   Place place_for(const Node::Edge& edge);
+  /// The run around this one, which runs a function again, that completes the leaf's gradient.
+  BackwardRun* completing(const Node& leaf) const;
   /// Whether nodes that have not run yet may pass a gradient to `node`.
   bool expects(const Node& node) const;
 
@@ -141,10 +143,12 @@ class BackwardRun {
 
   void count_users(Node* root);
   void mark_needed();
+  /// Whether the node is a target, or a leaf that accumulates or is a target of the run around.
+  bool is_wanted(const Node& node) const;
   bool is_needed(const Node::Edge& edge) const;
   bool is_target(const Node& node) const;
   /// Whether the run ends at the node.
-  bool ends_at(const Node& node) const { return request_.outer && is_target(node); }
+  bool ends_at(const Node& node) const { return request_.ends_at_targets && is_target(node); }
   void add_to_targets(const Node& node, int result, const Tensor& gradient);
   bool capture(const Node& node, int result, const Tensor& gradient);
   void run_hooks(Node& node, Tensors& gradients);

@@ -95,6 +95,7 @@ Tensor as_input(size_t i, const Tensor& value) {
 }
 
 Tensor as_output(size_t i, const Tensor& value) {
+  if (!backward_under_way()) return value;
   const Ref<Node> node(const_cast<Node*>(backward_under_way()->running()));
   return connected(value, {node, static_cast<int>(i)}, layout_of(value));
 }
@@ -108,6 +109,7 @@ Tensors repeated_gradients(const Tensors& outputs, const Tensors& gradients,
                        .retain_graph = request.create_graph,
                        .targets = inputs,
                        .is_selective = request.is_selective,
+                       .ends_at_targets = true,
                        .outer = outer});
 }
 
@@ -116,15 +118,28 @@ Tensors gradients_by(const OpDefinition& definition, std::span<const Tensor> ope
                      const std::vector<int>& of) {
   const bool creates_graph = Context::current().grad_enabled;
   const ContextSetting<&Context::grad_enabled> recording(true);
-  BackwardRequest request{
-      .create_graph = creates_graph, .retain_graph = creates_graph, .is_selective = true};
+  BackwardRequest request{.create_graph = creates_graph,
+                          .retain_graph = creates_graph,
+                          .is_selective = true,
+                          .ends_at_targets = true};
+  const auto pass_on = [](const Tensors& g) { return g; };
   Tensors all(operands.begin(), operands.end());
+  // A separate node for each operand: one may be computed from another one, and the run ends there.
+  for (Tensor& operand : all) {
+    const bool is_connected = creates_graph && operand.requires_grad();
+    if (!is_connected) operand = operand.detach();
+    if (is_connected) operand = record("definition", {operand}, {operand}, pass_on)[0];
+  }
   for (const int i : of) {
-    // A separate node for each operand: one may be computed from another one.
     Tensor& operand = all[static_cast<size_t>(i)];
-    if (!creates_graph) operand = operand.detach();
-    operand = record("definition", {operand}, {operand}, [](const Tensors& g) { return g; })[0];
+    if (!operand.requires_grad()) {
+      operand = record("definition", {operand}, {operand}, pass_on)[0];
+    }
     request.targets.push_back(operand);
+  }
+  for (size_t i = 0; i < all.size(); ++i) {
+    const bool is_target = std::ranges::find(of, static_cast<int>(i)) != of.end();
+    if (!is_target && all[i].requires_grad()) request.targets.push_back(all[i]);
   }
   const Tensors results = definition(all, attributes);
   Tensors roots, given;
@@ -133,7 +148,10 @@ Tensors gradients_by(const OpDefinition& definition, std::span<const Tensor> ope
     roots.push_back(results[r]);
     given.push_back(gradients[r]);
   }
-  return roots.empty() ? Tensors(of.size()) : run_backward(roots, given, request);
+  if (roots.empty()) return Tensors(of.size());
+  Tensors found = run_backward(roots, given, request);
+  found.resize(of.size());
+  return found;
 }
 
 void give_by_definition(const Grad& grad, const OpDefinition& definition) {
@@ -162,14 +180,36 @@ static LeafNode& leaf_node(const char* what, const Tensor& tensor) {
   return static_cast<LeafNode&>(*node);
 }
 
-void set_used_leaf(const Tensor& leaf, const Tensor& used) {
-  if (!leaf.requires_grad()) return;
-  leaf_node("set_used_leaf", leaf).used = used ? used.body()->node : Ref<Node>();
+/// Its complete gradient exists in the buffers of reductions only.
+[[noreturn]] static void fail_hook_of_sharded(const Tensor& tensor) {
+  fail("register_hook: the tensor ", tensor.shape(),
+       " is a sharded parameter, whose gradient is reduced apart from the tape, expected another ",
+       "one; register_post_accumulate_grad_hook runs when it is reduced");
 }
 
-static NodeHooks& hooks_of(Node& node) {
-  if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
-  return *node.hooks;
+void set_used_leaf(const Tensor& leaf, const Tensor& used) {
+  if (!leaf.requires_grad()) return;
+  LeafNode& node = leaf_node("set_used_leaf", leaf);
+  if (used && node.hooks && !node.hooks->before.empty()) fail_hook_of_sharded(leaf);
+  node.used = used ? used.body()->node : Ref<Node>();
+}
+
+void move_gradient_hooks(const Tensor& from, const Tensor& to) {
+  Node* old = from.body()->node.get();
+  if (!old || !old->hooks || !to.body()->node) return;
+  const std::shared_ptr<NodeHooks> hooks = std::exchange(old->hooks, nullptr);
+  hooks->leaf = to.detach();
+  to.body()->node->hooks = hooks;
+}
+
+void GradientSink::receive(const Tensor& gradient) {
+  fail("backward: create_graph is true for a leaf ", gradient.shape(),
+       " whose gradient is reduced apart from the tape, expected false; call grad()");
+}
+
+static const std::shared_ptr<NodeHooks>& hooks_of(Node& node) {
+  if (!node.hooks) node.hooks = std::make_shared<NodeHooks>();
+  return node.hooks;
 }
 
 static uint64_t next_hook_id() {
@@ -185,45 +225,40 @@ GradientHookHandle register_hook(const Tensor& tensor, GradientHook hook) {
          " requires no gradient, expected one that does");
   }
   Node* receiver = receiver_of(node.get());
-  if (receiver->is_leaf && static_cast<LeafNode*>(receiver)->sink) {
-    fail("register_hook: the tensor ", tensor.shape(),
-         " is a sharded parameter, whose gradient is ",
-         "reduced apart from the tape, expected another one; ",
-         "register_post_accumulate_grad_hook runs when it is reduced");
-  }
+  if (receiver->is_leaf && static_cast<LeafNode*>(receiver)->sink) fail_hook_of_sharded(tensor);
   const uint64_t id = next_hook_id();
-  hooks_of(*node).before.push_back({id, tensor.body()->result, std::move(hook)});
-  return GradientHookHandle(tensor, id);
+  const std::shared_ptr<NodeHooks>& hooks = hooks_of(*node);
+  hooks->before.push_back({id, tensor.body()->result, std::move(hook)});
+  return GradientHookHandle(hooks, id);
 }
 
 GradientHookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
                                                       std::function<void(const Tensor&)> hook) {
   LeafNode& node = leaf_node("register_post_accumulate_grad_hook", leaf);
+  if (node.sink) {
+    fail("register_post_accumulate_grad_hook: the tensor ", leaf.shape(),
+         " is a parameter gathered for forward, expected its value(), which gets the gradient");
+  }
   const uint64_t id = next_hook_id();
-  // The hook's tensor must not keep the leaf, which keeps the hook.
-  const auto run = [body = leaf.body().get(), hook = std::move(hook)](const Tensor&) {
-    hook(Tensor(Ref<TensorBody>(body)));
-    return Tensor();
-  };
-  hooks_of(node).after.push_back({id, 0, run});
-  return GradientHookHandle(leaf, id);
+  const std::shared_ptr<NodeHooks>& hooks = hooks_of(node);
+  hooks->leaf = leaf.detach();
+  hooks->after.push_back({id, std::move(hook)});
+  return GradientHookHandle(hooks, id);
 }
 
 void run_post_accumulate_hooks(const Tensor& leaf) {
   const Node* node = leaf.body()->node.get();
   if (!node || !node->hooks) return;
-  const std::vector<NodeHooks::Entry> all = node->hooks->after;
-  for (const NodeHooks::Entry& entry : all) entry.run({});
+  const auto all = node->hooks->after;
+  for (const NodeHooks::AfterEntry& entry : all) entry.run(leaf);
 }
 
 void GradientHookHandle::remove() {
-  if (!tensor_) return;
-  if (const Node* node = tensor_.body()->node.get(); node && node->hooks) {
-    const auto is_it = [this](const NodeHooks::Entry& entry) { return entry.id == id_; };
-    std::erase_if(node->hooks->before, is_it);
-    std::erase_if(node->hooks->after, is_it);
+  if (const std::shared_ptr<NodeHooks> hooks = std::exchange(hooks_, {}).lock()) {
+    const auto is_it = [this](const auto& entry) { return entry.id == id_; };
+    std::erase_if(hooks->before, is_it);
+    std::erase_if(hooks->after, is_it);
   }
-  tensor_ = {};
 }
 
 void retain_grad(const Tensor& tensor) {
@@ -234,7 +269,7 @@ void retain_grad(const Tensor& tensor) {
          " requires no gradient, expected one that does");
   }
   if (node->is_leaf) return;
-  auto& retained = hooks_of(*node).retained;
+  auto& retained = hooks_of(*node)->retained;
   const int result = tensor.body()->result;
   const auto is_it = [result](const auto& entry) { return entry.first == result; };
   if (std::ranges::none_of(retained, is_it)) retained.emplace_back(result, Tensor());

@@ -38,10 +38,17 @@ struct NodeHooks {
     int result;
     GradientHook run;
   };
+  struct AfterEntry {
+    uint64_t id;
+    std::function<void(const Tensor& leaf)> run;
+  };
   /// In order of registration; they get the complete gradient of a result before the node runs.
   std::vector<Entry> before;
-  /// The same after a leaf has stored its gradient; the returned tensor is ignored.
-  std::vector<Entry> after;
+  /// The same after a leaf has stored its gradient.
+  std::vector<AfterEntry> after;
+  /// The leaf's elements for `after`, without its node: the leaf itself may be destroyed before
+  /// backward, and would keep the node.
+  Tensor leaf;
   /// Results whose gradient is kept (`retain_grad`), and those gradients.
   std::vector<std::pair<int, Tensor>> retained;
 };
@@ -96,7 +103,7 @@ struct Node : public RefCounted {
   bool is_view = false;
   /// It is a LeafNode.
   bool is_leaf = false;
-  std::unique_ptr<NodeHooks> hooks;
+  std::shared_ptr<NodeHooks> hooks;
 };
 
 /// A tensor that requires a gradient. The gradient is stored here or goes to the sink. It runs as

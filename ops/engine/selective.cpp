@@ -18,14 +18,15 @@ bool BackwardRun::accumulates(const Node& leaf) const {
   return request_.outer && request_.outer->accumulates(leaf);
 }
 
+bool BackwardRun::is_wanted(const Node& node) const {
+  return is_target(node) || (node.is_leaf && request_.outer && request_.outer->is_wanted(node)) ||
+         (node.is_leaf && accumulates(node));
+}
+
 bool BackwardRun::is_needed(const Node::Edge& edge) const {
   const Node& node = *receiver_of(edge.node.get());
-  if (is_target(node)) return true;
-  if (node.is_leaf && request_.outer) {
-    return accumulates(node) || request_.outer->is_needed({Ref<Node>(edge.node), edge.result});
-  }
   const auto found = slots_.find(&node);
-  return found != slots_.end() && found->second.needed;
+  return is_wanted(node) || (found != slots_.end() && found->second.needed);
 }
 
 /// Marks the nodes on the ways from the roots to what is wanted.
@@ -33,10 +34,7 @@ void BackwardRun::mark_needed() {
   std::vector<Node*> todo;
   for (auto& [known, slot] : slots_) {
     Node* node = const_cast<Node*>(known);
-    const bool is_wanted_leaf =
-        node->is_leaf &&
-        (accumulates(*node) || (request_.outer && request_.outer->is_needed({Ref<Node>(node), 0})));
-    slot.needed = slot.needed || is_wanted_leaf || node->reaches_others();
+    slot.needed = slot.needed || (node->is_leaf && is_wanted(*node)) || node->reaches_others();
     if (slot.needed || is_target(*node)) todo.push_back(node);
   }
   while (!todo.empty()) {
@@ -61,13 +59,13 @@ void BackwardRun::add_to_targets(const Node& node, int result, const Tensor& gra
 /// Adds the gradient to the targets that it is of; returns whether its node runs. Hooks of the node
 /// change the gradient before it is a target's.
 bool BackwardRun::capture(const Node& node, int result, const Tensor& gradient) {
-  if (node.hooks) return true;
-  add_to_targets(node, result, gradient);
-  if (ends_at(node)) return false;
-  if (!request_.is_selective) return true;
-  if (node.is_leaf) return accumulates(node);
   const auto found = slots_.find(&node);
-  return found != slots_.end() && found->second.needed;
+  const bool runs =
+      !request_.is_selective ||
+      (node.is_leaf ? accumulates(node) : found != slots_.end() && found->second.needed);
+  if (node.hooks && (runs || is_wanted(node))) return true;
+  add_to_targets(node, result, gradient);
+  return runs && !ends_at(node);
 }
 
 Tensors BackwardRun::captured() {
@@ -114,11 +112,6 @@ void BackwardRun::run_hooks(Node& node, Tensors& gradients) {
 }
 
 void BackwardRun::pass_to_sink(LeafNode& leaf, const Tensor& gradient) {
-  if (request_.create_graph) {
-    fail("backward: create_graph is true for a sharded parameter ", leaf.layout->shape,
-         ", expected false: its gradient is reduced apart from the tape; call grad() for one that "
-         "is differentiable");
-  }
   auto [tensor, accumulate] = leaf.sink->destination();
   Engine::current().reached_sink(gradient, false);
   side_.begin_write(leaf);

@@ -231,6 +231,12 @@ Tensor Tensor::grad() const {
 }
 
 void Tensor::set_grad(Tensor grad) const {
+  const Node* node = checked("set_grad", *this).node.get();
+  if (node && !node->is_leaf && node->hooks) {
+    for (auto& [result, kept] : node->hooks->retained) {
+      if (result == body_->result) return std::swap(kept, grad);
+    }
+  }
   leaf_of("set_grad", *this).set_gradient(std::move(grad));
 }
 

@@ -34,6 +34,19 @@ SweepReport& SweepReport::operator+=(const SweepReport& other) {
   return *this;
 }
 
+Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device) {
+  const DeviceMesh mesh = sharding.mesh();
+  ReduceOp op = ReduceOp::sum;
+  int parts = 1, index = 0;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (!sharding[axis].is_partial()) continue;
+    op = sharding[axis].op();
+    parts *= mesh.axis_size(axis);
+    index = index * mesh.axis_size(axis) + mesh.coordinate(axis);
+  }
+  return tensor_of(parts > 1 ? part_of(whole, op, parts, index) : whole, device, sharding);
+}
+
 int sweep_percent() {
   const char* percent = std::getenv("WEFT_SWEEP_PERCENT");
   return percent ? std::atoi(percent) : 100;
@@ -90,20 +103,6 @@ Reference reference_of(const Op& op, const OpSample& sample, uint64_t seed) {
     if (operands[i].grad()) reference.gradients[i] = array_of(operands[i].grad());
   }
   return reference;
-}
-
-/// This rank's part of `whole` with that sharding, on `device`.
-Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device) {
-  const DeviceMesh mesh = sharding.mesh();
-  ReduceOp op = ReduceOp::sum;
-  int parts = 1, index = 0;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (!sharding[axis].is_partial()) continue;
-    op = sharding[axis].op();
-    parts *= mesh.axis_size(axis);
-    index = index * mesh.axis_size(axis) + mesh.coordinate(axis);
-  }
-  return tensor_of(parts > 1 ? part_of(whole, op, parts, index) : whole, device, sharding);
 }
 
 /// Returns true for the layout of a leaf's gradient: S for S, R for R, P for R. Written apart from

@@ -36,6 +36,9 @@ struct SweepArray {
 /// Returns it as a tensor of one device, or this rank's part of it.
 Tensor tensor_of(const SweepArray& array, Device device = cpu, const Sharding& sharding = {});
 
+/// This rank's part of `whole` with that sharding, on `device`.
+Tensor laid_out(const SweepArray& whole, const Sharding& sharding, Device device);
+
 /// Returns values in [low, high). Floating values are multiples of a power of two, so that the
 /// parts of a Partial add up to them exactly.
 SweepArray random_array(const Shape& shape, DType dtype, double low, double high, uint64_t seed);

@@ -185,6 +185,9 @@ void bind_derivatives(py::module_& m, py::class_<Tensor>& tensor) {
         return name.empty() ? std::nullopt : std::optional(name);
       },
       "The name of what computed the tensor, for backward; None for a leaf");
+  tensor.def_property_readonly(
+      "_version", [](const Tensor& x) { return x.storage()->version(); },
+      "How often its elements, or others of the same memory, have changed in place");
   bind_functionals(m);
 }
 

@@ -198,6 +198,16 @@ static constexpr const char* kOwnOpDoc =
     "as it does at results of integers. `samples`: operand shapes of the calls that weft.testing "
     "runs";
 
+static std::string reason_without_gradient(const Op& op) {
+  const OpSpec& spec = op.spec();
+  if (spec.differentiable && (spec.backward || spec.definition)) return "";
+  if (!spec.writes.empty()) return "it changes its operands in place";
+  if (!spec.differentiable) return "operands or results are integers or bool";
+  if (!spec.name.ends_with("_backward")) return "it refuses: the result is no smooth function";
+  const std::string of = spec.name.substr(0, spec.name.size() - 9);
+  return concat("it is the fused gradient of ", of, ", whose definition is differentiated");
+}
+
 void bind_ops(py::module_& m) {
   py::class_<Op> op_class(m, "Op",
                           "An operation, built in or one's own. Call it with tensors, and with "
@@ -223,6 +233,8 @@ void bind_ops(py::module_& m) {
       op_class, "has_definition",
       "Whether it states what it means in simpler ops: second derivatives are computed from that",
       [](const Op& op) { return static_cast<bool>(op.spec().definition); });
+  getter(op_class, "gradient_reason",
+         "Why it has no gradient, and so no second one; '' where it has", &reason_without_gradient);
   getter(op_class, "gradient_order",
          "How often it can be differentiated: 'any order', or 'none' where no gradient flows",
          [](const Op& op) {

@@ -2564,6 +2564,11 @@ class Tensor:
         t()
         """
     @property
+    def _version(self) -> builtins.int:
+        """
+        How often its elements, or others of the same memory, have changed in place
+        """
+    @property
     def box(self) -> tuple[tuple[builtins.int, ...], tuple[builtins.int, ...]]:
         """
         (offset, shape): which elements of the whole this rank's part holds
@@ -2852,6 +2857,10 @@ class Parameter:
     def pow_(self, other: Tensor | float) -> typing.Any:
         """
         In place: as the operator, or the function
+        """
+    def register_post_accumulate_grad_hook(self, hook):
+        """
+        Calls hook(leaf) after a backward has added to the gradient of the parameter at rest.
         """
     def relu_(self) -> typing.Any:
         """
@@ -3337,6 +3346,11 @@ class Op:
     def gradient_order(self) -> str:
         """
         How often it can be differentiated: 'any order', or 'none' where no gradient flows
+        """
+    @property
+    def gradient_reason(self) -> str:
+        """
+        Why it has no gradient, and so no second one; '' where it has
         """
     @property
     def has_definition(self) -> builtins.bool:

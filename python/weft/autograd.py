@@ -14,7 +14,8 @@ class _Context:
 
     def __init__(self, needs_input_grad):
         self.needs_input_grad = needs_input_grad
-        self._saved, self._outputs, self._unmarked = (), {}, ()
+        self._saved, self._outputs, self._unmarked, self._versions = (), {}, (), ()
+        self._materializes = True
 
     def save_for_backward(self, *tensors):
         """Keeps inputs and outputs for backward, where `saved_tensors` are them."""
@@ -24,12 +25,43 @@ class _Context:
         """States that no gradient flows through these outputs."""
         self._unmarked = tensors
 
+    def set_materialize_grads(self, value):
+        """States whether backward gets zeros (the default) or None where there is no gradient."""
+        self._materializes = value
+
     @property
     def saved_tensors(self):
+        for i, (x, version) in enumerate(zip(self._saved, self._versions)):
+            if _version(x) != version:
+                raise ValueError(
+                    f"saved_tensors: tensor {i} {x.shape} was changed in place after forward, "
+                    "expected its values for backward"
+                )
         return tuple(
             _weft._as_output(self._outputs[id(x)], x) if id(x) in self._outputs else x
             for x in self._saved
         )
+
+
+def _version(x):
+    return x._version if isinstance(x, _weft.Tensor) else None
+
+
+def _zeros_of(x):
+    """A function that returns zeros laid out as the tensor, which it does not keep."""
+    if not isinstance(x, _weft.Tensor) or not x.dtype.is_floating_point:
+        return lambda: None
+    shape, dtype, device = x.shape, x.dtype, x.device
+    mesh, placements = (x.device_mesh, x.placements) if x.is_sharded else (None, ())
+
+    def made():
+        zeros = _weft.zeros(shape, dtype=dtype, device=device)
+        if mesh is None:
+            return zeros
+        kept = [_weft.Replicate() if p.is_partial() else p for p in placements]
+        return _weft.distribute(zeros, mesh, kept)
+
+    return made
 
 
 class Function:
@@ -69,13 +101,17 @@ class Function:
         saved = {id(outputs[i]): n for n, i in enumerate(marked)}
         ctx._saved = tuple(plain[saved[id(x)]] if id(x) in saved else x for x in ctx._saved)
         ctx._outputs = {id(x): n for n, x in enumerate(plain)}
+        ctx._versions = tuple(map(_version, ctx._saved))
 
         # Nor may backward keep the outputs.
         count, expected = len(outputs), len(args)
+        zeros = [_zeros_of(x) for x in outputs]
 
         def backward(*grads):
             it = iter(grads)
             given = [next(it) if i in marked else None for i in range(count)]
+            if ctx._materializes:
+                given = [made() if x is None else x for x, made in zip(given, zeros)]
             returned = cls.backward(ctx, *given)
             returned = returned if isinstance(returned, (tuple, list)) else (returned,)
             if len(returned) != expected:
@@ -107,7 +143,7 @@ def detect_anomaly(model=None):
 def shadow(model=None, *, every=1, result=1e-3, gradient=1e-3):
     """Computes one op call in `every` again on whole tensors by the op's definition, and compares
     results, and gradients with central differences. RuntimeError names the first op that is off.
-    All ranks enter and leave it together. A checked call costs about four whole ones."""
+    All ranks enter and leave it together. A checked call costs about five whole ones."""
     scope = _weft._ShadowScope(model, every, result, gradient)
     try:
         yield

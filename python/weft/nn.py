@@ -238,7 +238,13 @@ def _set_item_of(self, index, value):
     self._at_rest[index] = value
 
 
+def _hook_gradient(self, hook):
+    """Calls hook(leaf) after a backward has added to the gradient of the parameter at rest."""
+    return self._at_rest.register_post_accumulate_grad_hook(hook)
+
+
 Parameter.__getattr__ = _get_of_tensor
+Parameter.register_post_accumulate_grad_hook = _hook_gradient
 Parameter.__setitem__ = _set_item_of
 for _name in (
     [f"__{r}{name}__" for name in ("add", "sub", "mul", "truediv", "pow") for r in ("", "r")]

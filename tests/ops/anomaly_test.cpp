@@ -33,6 +33,8 @@ TEST(Anomaly, NamesTheFirstOpWithNanOrInfinity) {
       {[&] { rsqrt(square(x)); }, "rsqrt: result 0 [3] has an infinity in forward"},
       {[&] { grad({sum(root)}, {x}, {.retain_graph = true}); },
        "div: result 0 [3] has an infinity in the gradient of sqrt"},
+      {[&] { add(x, -INFINITY); }, "nothing"},
+      {[&] { masked_fill(x, greater(x, 0.0), -INFINITY); }, "nothing"},
       {[&] { grad({sum(pow(x, 2.0))}, {x}, {.create_graph = true}); }, "nothing"}};
   for (const auto& [run, expected] : planted) {
     const std::string found = anomaly_of(run);

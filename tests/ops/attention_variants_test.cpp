@@ -2,8 +2,10 @@
 #include <cmath>
 
 #include "tests/ops/agreement.h"
+#include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
 #include "weft/context.h"
+#include "weft/derivatives.h"
 #include "weft/extend/attention.h"
 #include "weft/storage.h"
 
@@ -307,6 +309,15 @@ struct Squashed {
 };
 
 }  // namespace
+
+TEST(AttentionVariants, WithACustomRuleHaveNoSecondDerivative) {
+  Tensor q = numbers({1, 2, 2, 4}, 1, {}, f64), k = numbers({1, 2, 2, 4}, 2, {}, f64);
+  q.set_requires_grad();
+  const Tensor y = attention_with(q, k, k, EveryThird(), {.causal = false});
+  EXPECT_EQ(error_of([&] { grad({sum(y)}, {q}, {.create_graph = true}); }),
+            "attention_with: its gradient has no derivative, expected a backward without "
+            "create_graph; state the mod as a mask");
+}
 
 TEST(AttentionVariants, TakeACustomRule) {
   const Sizes n{2, 6, 6, 4, 2, 4};

@@ -136,6 +136,52 @@ TEST(Derivatives, ProductsAndMatricesAgree) {
   EXPECT_NEAR(times[1].to_vector<double>()[1], std::cos(x[1]), 1e-12);
 }
 
+TEST(Derivatives, LeavesDoNotShareTheMemoryOfRecordedGradients) {
+  Tensor x = f64_numbers({3}), y = f64_numbers({3}, 2);
+  x.set_requires_grad();
+  y.set_requires_grad();
+  backward({sum(square(add(x, y)))}, {}, {.create_graph = true});
+  const std::vector<double> before = y.grad().to_vector<double>();
+  {
+    const NoGrad no_grad;
+    mul_(x.grad(), 2.0);
+  }
+  EXPECT_EQ(y.grad().to_vector<double>(), before);
+  x.set_grad({});
+  y.set_grad({});
+}
+
+TEST(Derivatives, OfFloorDivideAreZeroAndOfNextafterAreRefused) {
+  Tensor x = f64_numbers({3});
+  x.set_requires_grad();
+  const Tensor one = ones({3}, {.dtype = f64});
+  EXPECT_EQ(grad({sum(floor_divide(x, one))}, {x})[0].to_vector<double>(),
+            std::vector<double>(3, 0));
+  EXPECT_EQ(error_of([&] { sum(nextafter(x, one)).backward(); }),
+            "nextafter: it has no backward, expected one where a gradient is wanted; "
+            "differentiable = false stops gradients, and a definition states them");
+}
+
+TEST(Derivatives, OfGradientsWithoutADefinitionAreRefusedByName) {
+  Tensor x = numbers({4, 32}, 1), w = numbers({8, 32}, 2);
+  x.set_requires_grad();
+  EXPECT_EQ(error_of([&] { grad({sum(float8_linear(x, w))}, {x}, {.create_graph = true}); }),
+            "float8_linear: its gradient has no derivative, expected a backward without "
+            "create_graph; compute the layer in a wider dtype");
+}
+
+TEST(Derivatives, ARetainedGradientCanBeCleared) {
+  Tensor x = f64_numbers({3});
+  x.set_requires_grad();
+  const Tensor h = square(x);
+  retain_grad(h);
+  backward({sum(square(h))}, {}, {.create_graph = true});
+  EXPECT_TRUE(h.grad().requires_grad());
+  h.set_grad({});
+  x.set_grad({});
+  EXPECT_FALSE(h.grad());
+}
+
 TEST(Derivatives, OfShardedTensorsAreThoseOfWholeOnes) {
   const auto second_of = [](const Tensor& given_x, const Tensor& given_w) {
     Tensor x = given_x.detach(), w = given_w.detach();

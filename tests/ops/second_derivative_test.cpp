@@ -35,6 +35,16 @@ TEST_P(SecondDerivative, EqualsCentralDifferencesOfTheFirst) {
   EXPECT_EQ(gradgradcheck(op_named(GetParam())), "");
 }
 
+/// A sample of the sweep's layouts of operands and of the result's gradient.
+TEST_P(SecondDerivative, IsThatOfOneDeviceInLayouts) {
+  for (const std::vector<MeshAxis>& axes :
+       {std::vector<MeshAxis>{{"a", 4}}, std::vector<MeshAxis>{{"a", 2}, {"b", 2}},
+        std::vector<MeshAxis>{{"a", 3}}}) {
+    const SweepReport report = sweep_second(op_named(GetParam()), {.axes = axes, .most = 24});
+    EXPECT_EQ(report.wrong, 0) << report;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ops, SecondDerivative, testing::ValuesIn(ops_with_gradients()),
                          [](const auto& test) { return test.param; });
 

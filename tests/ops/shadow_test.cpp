@@ -67,4 +67,38 @@ TEST(Shadow, AcceptsWhatIsRight) {
   });
 }
 
+TEST(Shadow, AcceptsCornersAndChangesOfWhatIsNotSaved) {
+  Tensor x = Tensor::of({-1.0, 0.0, 1.0}).to(f64), other = numbers({3}, 1, {}, f64);
+  x.set_requires_grad();
+  const ShadowScope shadow;
+  sum(relu(x)).backward();
+  sum(clip(x, -1.0, 1.0)).backward();
+  const Tensor y = sum(add(x, other));
+  {
+    const NoGrad no_grad;
+    add_(other, 1.0);
+  }
+  y.backward();
+  EXPECT_EQ(x.grad().to_vector<double>()[2], 3);
+}
+
+/// An op of f32 alone is checked in f32, more coarsely.
+TEST(Shadow, NamesOpsWithoutF64) {
+  const auto gate_of = [](double factor) {
+    return Op({.name = "gate",
+               .rule = "..., ... -> ...",
+               .takes = {{.dtypes = {f32}}, {.dtypes = {f32}}},
+               .forward = &compute_gate,
+               .backward = [factor](const Grad& g) {
+                 g.give(1, mul(mul(g.grad(), factor), silu(g.in(0))));
+               }});
+  };
+  Tensor a = numbers({5, 3}, 1), b = numbers({5, 3}, 4);
+  b.set_requires_grad();
+  const ShadowScope shadow;
+  sum(gate_of(1)({a, b})).backward();
+  const std::string found = runtime_error_of([&] { sum(gate_of(1.1)({a, b})).backward(); });
+  EXPECT_TRUE(found.starts_with("gate: the gradient of its operands is off by ")) << found;
+}
+
 }  // namespace weft

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <thread>
 
 #include "tests/support/ranks.h"
@@ -40,6 +41,21 @@ TEST(Tape, OfAMillionNodesRunsAndIsFreed) {
   for (int i = 0; i < 100'000; ++i) y = mul(y, 1.0);
   const Tensor first = grad({y}, {x}, {.create_graph = true})[0];
   EXPECT_EQ(first.item(), 1);
+}
+
+/// The graph of the gradient has several nodes for each of the 200,000, and refers to them.
+TEST(Tape, OfARecordedGradientRunsAndIsFreed) {
+  Tensor x = full({}, 1e-3, {.dtype = f64});
+  x.set_requires_grad();
+  Tensor y = x;
+  for (int i = 0; i < 200'000; ++i) y = sin(y);
+  Tensor first = grad({y}, {x}, {.create_graph = true})[0];
+  y = Tensor();
+  // To second order y is x (1 + n x^2 / 3)^(-1/2), whose derivatives these are.
+  EXPECT_NEAR(first.item(), std::pow(1 + 0.2 / 3, -1.5), 1e-4);
+  const double second = grad({first}, {x}, {.retain_graph = true})[0].item();
+  EXPECT_NEAR(second, -200 * std::pow(1 + 0.2 / 3, -2.5), 0.1);
+  first = Tensor();
 }
 
 /// Returns the error of backward through 2 x, with x sharded by rows and its gradient by columns.

@@ -14,7 +14,7 @@ MISSING = [n for n in ("torch", "expecttest", "scipy") if importlib.util.find_sp
 # Right on whole tensors without gradients only.
 NO_GRADIENT = {
     "as_strided_scatter": "PyTorch's gradient of a tensor written over by a scalar is 1",
-    "nextafter": "no gradient flows through it in weft",
+    "nextafter": "it refuses a gradient in weft",
     "zero_": "fills are not recorded; they refuse tensors that require gradients",
 }
 NO_LAYOUT = {"item": "an element is read from full_tensor()"}

@@ -4,6 +4,7 @@
 import json
 import math
 import pathlib
+import sys
 
 import numpy
 import pytest
@@ -24,19 +25,23 @@ LAYOUTS = {
 }
 
 
+# In which models and data are.
+DTYPE = weft.float64
+
+
 def values(shape, seed, scale=0.5):
     count = math.prod(shape)
     return (scale * numpy.sin(numpy.arange(count) * 0.73 + seed * 1.37)).reshape(shape)
 
 
 def tensor(array):
-    return weft.asarray(numpy.ascontiguousarray(array, numpy.float64))
+    return weft.asarray(numpy.ascontiguousarray(array, numpy.float64)).to(DTYPE)
 
 
 def mlp(sizes, seed):
     layers = []
     for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
-        layers += [nn.Linear(a, b, dtype=weft.float64), nn.Tanh()]
+        layers += [nn.Linear(a, b, dtype=DTYPE), nn.Tanh()]
         layers[-2].weight.set_value(tensor(values((b, a), seed + 2 * i)))
         layers[-2].bias.set_value(tensor(values((b,), seed + 2 * i + 1, 0.1)))
     return nn.Sequential(*layers[:-1])
@@ -125,7 +130,7 @@ def llama(mesh, strategy, recompute):
     config = weft.TransformerConfig(
         dim=16, layers=2, heads=4, kv_heads=2, ffn=24, vocabulary=32, max_sequence=16
     )
-    model = weft.TransformerModel(config).to(weft.float64)
+    model = weft.TransformerModel(config).to(DTYPE)
     for i, (name, p) in enumerate(sorted(model.named_parameters())):
         p.set_value(tensor(values(p.shape, i, 0.3) + (1 if p.ndim == 1 else 0)))
     data = mesh
@@ -168,17 +173,19 @@ def transformer(mesh, strategy, steps, recompute=False):
     return numbers
 
 
-def compare(program, layout, steps, name=None, **options):
+def compare(program, layout, steps, bound=1e-5, **options):
     ranks, axes, strategy = LAYOUTS[layout]
-    reference = REFERENCE[name or program.__name__]
+    reference = REFERENCE[program.__name__]
 
     def body(world):
         mesh = weft.DeviceMesh(world, axes)
         return program(mesh, strategy, steps, **options)
 
     found = weft.run_ranks(ranks, body)[0]
+    if program is helmholtz and steps < 200:
+        found.pop()  # the error of u in the end
     wanted = reference[: len(found)]
-    numpy.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    numpy.testing.assert_allclose(found, wanted, rtol=bound, atol=bound)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -191,3 +198,11 @@ def test_equals_pytorch(program, layout):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_transformer_equals_pytorch(layout, recompute):
     compare(transformer, layout, 20, recompute=recompute)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("program", [wgan, maml, helmholtz, transformer])
+def test_a_step_in_float32_equals_pytorch(program, layout, monkeypatch):
+    """The loss before a step of descent and the one after it."""
+    monkeypatch.setattr(sys.modules[__name__], "DTYPE", weft.float32)
+    compare(program, layout, 2, bound=1e-4)

@@ -32,6 +32,9 @@ class WEFT_API GradientSink {
   /// Called before each contribution.
   virtual Destination destination() = 0;
   virtual void complete() = 0;
+  /// Takes the gradient that a backward with `create_graph` has recorded, instead of the calls
+  /// above. std::invalid_argument unless overridden.
+  virtual void receive(const Tensor& gradient);
 };
 
 /// Sends the gradient of the leaf to `sink` instead of `grad()`.
@@ -53,8 +56,8 @@ WEFT_API Tensors record_repeated(const char* name, const Tensors& inputs, const 
 WEFT_API bool backward_is_special();
 /// Whether it records what it computes, so that its gradients can be differentiated.
 WEFT_API bool backward_creates_graph();
-/// False in a backward for `grad`, which adds to the gradients of no leaf.
-WEFT_API bool backward_accumulates();
+/// False in a backward for `grad`, and in one with `create_graph`: they write to no sink.
+WEFT_API bool backward_fills_sinks();
 /// The gradients of `inputs`, for the special backward that runs now. The run ends at the inputs;
 /// gradients of leaves go where those of that backward do.
 WEFT_API Tensors repeated_gradients(const Tensors& outputs, const Tensors& gradients,
@@ -69,6 +72,8 @@ WEFT_API void check_first_order(const char* name, const char* cure);
 
 /// Gradients of `leaf` go to `used`, a leaf that forward uses in its place.
 WEFT_API void set_used_leaf(const Tensor& leaf, const Tensor& used);
+/// Moves the hooks of a leaf to the one that takes its place.
+WEFT_API void move_gradient_hooks(const Tensor& from, const Tensor& to);
 /// A backward of the calling rank calls `gather` where it reads the tensor's storage and finds it
 /// unbound; an empty function ends that.
 WEFT_API void set_gatherer(const Tensor& tensor, std::function<void()> gather);

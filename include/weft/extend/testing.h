@@ -76,6 +76,11 @@ WEFT_API SweepReport sweep(const Op& op, const SweepOptions& options);
 /// The same on meshes of 4, 2 x 2, 3 and 2 x 1 x 2 ranks.
 WEFT_API SweepReport sweep(const Op& op);
 
+/// Compares second derivatives of result 0 in f64, with operands and the result's gradient in those
+/// layouts, with those on one device, which `gradgradcheck` compares with central differences. Runs
+/// nothing for an op without them.
+WEFT_API SweepReport sweep_second(const Op& op, const SweepOptions& options);
+
 /// The value of WEFT_SWEEP_PERCENT, 100 unless set: the percentage that `sweep(op)` runs.
 WEFT_API int sweep_percent();
 
