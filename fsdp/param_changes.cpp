@@ -83,8 +83,7 @@ void ParamGroup::show(FsdpParam& param) {
 
 void ParamGroup::run_post_accumulate_hooks() const {
   for (const auto& param : params_) {
-    const Tensor& value = param->parameter->value();
-    if (param->trainable && value.grad()) weft::run_post_accumulate_hooks(value);
+    if (param->trainable) weft::run_post_accumulate_hooks(param->parameter->value());
   }
 }
 

@@ -248,7 +248,7 @@ GradientHookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
 
 void run_post_accumulate_hooks(const Tensor& leaf) {
   const Node* node = leaf.body()->node.get();
-  if (!node || !node->hooks) return;
+  if (!node || !node->hooks || !leaf.grad()) return;
   const auto all = node->hooks->after;
   for (const NodeHooks::AfterEntry& entry : all) entry.run(leaf);
 }

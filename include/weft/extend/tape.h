@@ -77,7 +77,7 @@ WEFT_API void move_gradient_hooks(const Tensor& from, const Tensor& to);
 /// A backward of the calling rank calls `gather` where it reads the tensor's storage and finds it
 /// unbound; an empty function ends that.
 WEFT_API void set_gatherer(const Tensor& tensor, std::function<void()> gather);
-/// Runs the hooks that follow the accumulation of the leaf's gradient.
+/// Runs the hooks that follow the accumulation of the leaf's gradient, if it has one.
 WEFT_API void run_post_accumulate_hooks(const Tensor& leaf);
 
 /// Returns the stream on which the calling rank's outermost backward began, or the current one
