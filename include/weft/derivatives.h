@@ -53,12 +53,12 @@ struct NodeHooks;
 class WEFT_API GradientHookHandle {
  public:
   GradientHookHandle() = default;
-  GradientHookHandle(std::weak_ptr<NodeHooks> hooks, uint64_t id)
+  GradientHookHandle(std::weak_ptr<NodeHooks*> hooks, uint64_t id)
       : hooks_(std::move(hooks)), id_(id) {}
   void remove();
 
  private:
-  std::weak_ptr<NodeHooks> hooks_;
+  std::weak_ptr<NodeHooks*> hooks_;
   uint64_t id_ = 0;
 };
 

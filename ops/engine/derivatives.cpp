@@ -197,9 +197,8 @@ void set_used_leaf(const Tensor& leaf, const Tensor& used) {
 void move_gradient_hooks(const Tensor& from, const Tensor& to) {
   Node* old = from.body()->node.get();
   if (!old || !old->hooks || !to.body()->node) return;
-  const std::shared_ptr<NodeHooks> hooks = std::exchange(old->hooks, nullptr);
-  hooks->leaf = to.detach();
-  to.body()->node->hooks = hooks;
+  old->hooks->leaf = to.detach();
+  to.body()->node->hooks = std::move(old->hooks);
 }
 
 void GradientSink::receive(const Tensor& gradient) {
@@ -207,9 +206,9 @@ void GradientSink::receive(const Tensor& gradient) {
        " whose gradient is reduced apart from the tape, expected false; call grad()");
 }
 
-static const std::shared_ptr<NodeHooks>& hooks_of(Node& node) {
-  if (!node.hooks) node.hooks = std::make_shared<NodeHooks>();
-  return node.hooks;
+static NodeHooks& hooks_of(Node& node) {
+  if (!node.hooks) node.hooks = std::make_unique<NodeHooks>();
+  return *node.hooks;
 }
 
 static uint64_t next_hook_id() {
@@ -227,9 +226,9 @@ GradientHookHandle register_hook(const Tensor& tensor, GradientHook hook) {
   Node* receiver = receiver_of(node.get());
   if (receiver->is_leaf && static_cast<LeafNode*>(receiver)->sink) fail_hook_of_sharded(tensor);
   const uint64_t id = next_hook_id();
-  const std::shared_ptr<NodeHooks>& hooks = hooks_of(*node);
-  hooks->before.push_back({id, tensor.body()->result, std::move(hook)});
-  return GradientHookHandle(hooks, id);
+  NodeHooks& hooks = hooks_of(*node);
+  hooks.before.push_back({id, tensor.body()->result, std::move(hook)});
+  return GradientHookHandle(hooks.self, id);
 }
 
 GradientHookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
@@ -240,10 +239,10 @@ GradientHookHandle register_post_accumulate_grad_hook(const Tensor& leaf,
          " is a parameter gathered for forward, expected its value(), which gets the gradient");
   }
   const uint64_t id = next_hook_id();
-  const std::shared_ptr<NodeHooks>& hooks = hooks_of(node);
-  hooks->leaf = leaf.detach();
-  hooks->after.push_back({id, std::move(hook)});
-  return GradientHookHandle(hooks, id);
+  NodeHooks& hooks = hooks_of(node);
+  hooks.leaf = leaf.detach();
+  hooks.after.push_back({id, std::move(hook)});
+  return GradientHookHandle(hooks.self, id);
 }
 
 void run_post_accumulate_hooks(const Tensor& leaf) {
@@ -254,10 +253,10 @@ void run_post_accumulate_hooks(const Tensor& leaf) {
 }
 
 void GradientHookHandle::remove() {
-  if (const std::shared_ptr<NodeHooks> hooks = std::exchange(hooks_, {}).lock()) {
+  if (const std::shared_ptr<NodeHooks*> hooks = std::exchange(hooks_, {}).lock()) {
     const auto is_it = [this](const auto& entry) { return entry.id == id_; };
-    std::erase_if(hooks->before, is_it);
-    std::erase_if(hooks->after, is_it);
+    std::erase_if((*hooks)->before, is_it);
+    std::erase_if((*hooks)->after, is_it);
   }
 }
 
@@ -269,7 +268,7 @@ void retain_grad(const Tensor& tensor) {
          " requires no gradient, expected one that does");
   }
   if (node->is_leaf) return;
-  auto& retained = hooks_of(*node)->retained;
+  auto& retained = hooks_of(*node).retained;
   const int result = tensor.body()->result;
   const auto is_it = [result](const auto& entry) { return entry.first == result; };
   if (std::ranges::none_of(retained, is_it)) retained.emplace_back(result, Tensor());

@@ -49,6 +49,8 @@ struct NodeHooks {
   /// The leaf's elements for `after`, without its node: the leaf itself may be destroyed before
   /// backward, and would keep the node.
   Tensor leaf;
+  /// For handles: whether these hooks exist.
+  std::shared_ptr<NodeHooks*> self = std::make_shared<NodeHooks*>(this);
   /// Results whose gradient is kept (`retain_grad`), and those gradients.
   std::vector<std::pair<int, Tensor>> retained;
 };
@@ -62,9 +64,9 @@ struct Node : public RefCounted {
 
   explicit Node(uint64_t number)
       : sequence(number),
-        traffic(Context::current().traffic),
         scope(Context::current().scope),
         subject(SubjectScope::current()),
+        traffic(Context::current().traffic),
         side(side_device(Context::current().stream)) {}
   virtual ~Node() = default;
   /// Runs once per backward, when all results' gradients are complete (empty if there is none).
@@ -90,20 +92,20 @@ struct Node : public RefCounted {
 
   /// Increases over time: backward runs the youngest node first.
   uint64_t sequence;
-  /// The traffic policy at recording; it applies to the gradients of the results.
-  Traffic traffic;
   /// Context::scope at recording.
   const void* scope;
   /// SubjectScope::current() at recording. A leaf takes that of its last user in each backward:
   /// which ones used it before, or where it was made, is this rank's history.
   uint64_t subject;
+  std::unique_ptr<NodeHooks> hooks;
+  /// The traffic policy at recording; it applies to the gradients of the results.
+  Traffic traffic;
   /// The GPU on whose StreamRole::side it was recorded; -1: on another stream.
   int8_t side;
   /// Its result shares the memory of operand 0.
   bool is_view = false;
   /// It is a LeafNode.
   bool is_leaf = false;
-  std::shared_ptr<NodeHooks> hooks;
 };
 
 /// A tensor that requires a gradient. The gradient is stored here or goes to the sink. It runs as
