@@ -104,6 +104,7 @@ TEST(GradientHooks, ThatFreeTensorsAndCallOpsLeaveTheEngineUsable) {
   Tensor a = sin(x), b = exp(a), y = sum(mul(a, b));
   register_hook(b, [&](const Tensor& gradient) {
     a = b = y = Tensor();
+    const ContextSetting<&Context::grad_enabled> recording(true);
     Tensor other = hooked_numbers({2});
     other.set_requires_grad();
     sum(square(other)).backward();
