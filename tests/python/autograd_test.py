@@ -150,6 +150,23 @@ def test_hooks():
     (x * 3).sum().backward()
 
 
+def test_names_of_pytorch():
+    torch = weft.torch
+    x = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True)
+    y = x * x
+    assert x.grad_fn is None and y.grad_fn == "mul"
+    y.retain_grad()
+    (slope,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    assert slope.tolist() == [2, 4] and slope.requires_grad and y.grad.tolist() == [1, 1]
+    assert torch.autograd.grad(slope.sum(), [x])[0].tolist() == [2, 2]
+    y.grad = None
+    assert y.grad is None
+    z = x * 2
+    assert z.detach_().tolist() == [2, 4] and not z.requires_grad and z.grad_fn is None
+    with pytest.raises(ValueError, match="detach_: the tensor .* is a view"):
+        y.reshape(2, 1).detach_()
+
+
 def model_of(dtype=F64):
     weft.manual_seed(3)
     return nn.Sequential(nn.Linear(4, 6, dtype=dtype), nn.Tanh(), nn.Linear(6, 1, dtype=dtype))
