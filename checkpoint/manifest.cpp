@@ -86,6 +86,11 @@ void check_has_elements(const char* what, const std::string& name, const Tensor&
     fail(what, ": tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
          ", expected no Partial; redistribute it first");
   }
+  if (tensor.is_sharded() && tensor.sharding().has_inner()) {
+    fail(what, ": tensor ", in_quotes(name), " is laid out as ", tensor.sharding(),
+         ", expected no cut of an inner factor: a file holds one box of a tensor; redistribute it "
+         "first");
+  }
 }
 
 static void check_can_be_saved(const std::string& name, const Tensor& tensor, int ranks) {

@@ -249,6 +249,10 @@ void ParamGroup::check_layout(const std::string& name, const Tensor& value, int 
   if (sharding.mesh() != root) {
     fail("fully_shard: layout of parameter ", name, " is ", sharding, ", expected one over ", root);
   }
+  if (sharding.has_inner()) {
+    fail("fully_shard: layout of parameter ", name, " is ", sharding,
+         ", expected no cut of an inner factor; redistribute it first");
+  }
   bool taken = sharding.has_partial();
   for (int axis = 0; axis < roles_.mesh.ndim(); ++axis) {
     taken = taken || !sharding[roles_.mesh.root_axis(axis)].is_replicate();

@@ -251,6 +251,7 @@ Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
 double least_seconds(const Layout& from, const Layout& to) {
   const MeshGrid& grid = *to.grid;
   const PlanProblem problem{*to.grid, to.shape, {}, {}, {}};
+  if (from.sharding.has_inner() || to.sharding.has_inner()) return 0;
   const PlanState held{without_trivial_axes(grid, from.sharding.pattern()), from.dtype};
   const PlanState made{without_trivial_axes(grid, to.sharding.pattern()), to.dtype};
   const Axes axes = talking_axes(grid, held.pattern, made.pattern);

@@ -63,6 +63,46 @@ static void build_steps(Plan& plan, const PlanProblem& problem) {
   }
 }
 
+/// A layout as one of factors, on the ranks of `like`.
+static Ref<Layout> layout_in(const Layout& like, const Factoring& factors, size_t pattern) {
+  return layout_of(like.grid->intern(factors.patterns[pattern]), factors.shape, like.dtype);
+}
+
+/// Returns `from` with whole dims where it differs from `to`: a layout that both have factors in
+/// common with.
+static Pattern whole_where_different(const Pattern& from, const Pattern& to) {
+  Pattern whole = from;
+  for (int axis = 0; axis < from.axes(); ++axis) {
+    const int dim = from[axis].dim();
+    for (int other = 0; from[axis].is_shard() && other < from.axes(); ++other) {
+      const bool cuts = from[other].is_shard(dim) || to[other].is_shard(dim);
+      if (cuts && from[other] != to[other]) whole.set(axis, Replicate());
+    }
+  }
+  return whole;
+}
+
+/// Plans in a shape of which both layouts cut whole dims; where there is none, by way of a layout
+/// that has one with each.
+static void plan_in_factors(Plan& plan, const Pattern& from, const Pattern& to) {
+  const auto append = [&](std::span<const Pattern> both, bool has_to_fit) {
+    const auto factors = factored(plan.to->shape, both, plan.to->grid->sizes());
+    if (!factors && has_to_fit) {
+      fail("redistribute: layouts are ", *plan.from, " and ", *plan.to, ", expected at most ",
+           kMaxDims, " factors of dims");
+    }
+    if (!factors) return false;
+    const Ref<Plan> part = plan_between(layout_in(*plan.to, *factors, 0),
+                                        layout_in(*plan.to, *factors, 1), plan.options);
+    plan.steps.insert(plan.steps.end(), part->steps.begin(), part->steps.end());
+    return true;
+  };
+  if (append(std::array{from, to}, false)) return;
+  const Pattern between = whole_where_different(from, to);
+  append(std::array{from, between}, true);
+  append(std::array{between, to}, true);
+}
+
 /// Bytes that step `i` makes in addition to the result.
 static int64_t extra_bytes(const Plan& plan, size_t i) {
   bool is_result = i + 1 == plan.steps.size() || is_made_in_result(plan, i);
@@ -95,7 +135,11 @@ static Ref<Plan> make_plan(const Ref<Layout>& from, const Ref<Layout>& to,
   problem.from = {without_trivial_axes(grid, from->sharding.pattern()), from->dtype};
   problem.to = {without_trivial_axes(grid, to->sharding.pattern()), to->dtype};
   // An empty tensor needs no steps.
-  if (to->shape.product() != 0) build_steps(*plan, problem);
+  if (to->shape.product() != 0) {
+    const Pattern &held = problem.from.pattern, &made = problem.to.pattern;
+    held.has_inner() || made.has_inner() ? plan_in_factors(*plan, held, made)
+                                         : build_steps(*plan, problem);
+  }
   if (plan->steps.empty()) {
     plan->steps.push_back({.kind = Kind::local, .from = from, .to = to});
     plan->steps[0].cost.peak_bytes = to->local_bytes();
@@ -136,10 +180,11 @@ const Plan& plan_on(DeviceKind device, const Plan& plan) {
 std::optional<Box> local_part(const Plan& plan) {
   if (!plan.steps.empty()) {
     if (plan.steps.size() > 1 || plan.steps[0].kind != Kind::local) return std::nullopt;
-    const Pattern& from = plan.from->sharding.pattern();
-    const Pattern& to = plan.to->sharding.pattern();
-    if (makes_sums(*plan.to->grid, from, to)) return std::nullopt;
-    if (plan.to->box.shape.product() != 0) return relative(plan.to->box, plan.from->box);
+    const Layout &from = *plan.steps[0].from, &to = *plan.steps[0].to;
+    if (makes_sums(*to.grid, from.sharding.pattern(), to.sharding.pattern())) return std::nullopt;
+    const bool in_factors = to.shape != plan.to->shape;
+    if (in_factors && to.box != from.box) return std::nullopt;
+    if (!in_factors && to.box.shape.product() != 0) return relative(to.box, from.box);
   }
   return Box{Dims::filled(plan.to->shape.ndim(), 0), plan.to->box.shape};
 }
@@ -173,10 +218,11 @@ static std::string change_in_words(const PlanStep& step) {
   return words(step.from->sharding) + " -> " + words(step.to->sharding) + wide;
 }
 
-static std::string line_of(const PlanStep& step) {
+static std::string line_of(const Plan& plan, const PlanStep& step) {
   std::string line(name_of(step.kind));
   if (!step.axes.empty()) line += concat(" over ", step.to->grid->names(step.axes));
   line += concat(": ", change_in_words(step));
+  if (step.to->shape != plan.to->shape) line += concat(" of ", step.to->shape);
   if (step.kind != Kind::local) line += concat(", ", bytes_in_words(step.cost.bytes));
   if (step.cost.seconds > 0) line += concat(", ", seconds_in_words(step.cost.seconds));
   return line + "\n";
@@ -185,7 +231,7 @@ static std::string line_of(const PlanStep& step) {
 std::string to_string(const Plan& plan) {
   std::string text = concat(*plan.from, " -> ", *plan.to, "\n");
   if (plan.steps.empty()) return text + "nothing to do\n";
-  for (const PlanStep& step : plan.steps) text += line_of(step);
+  for (const PlanStep& step : plan.steps) text += line_of(plan, step);
   return text + concat("received ", bytes_in_words(plan.cost.bytes), ", predicted ",
                        seconds_in_words(plan.cost.seconds), ", peak memory ",
                        bytes_in_words(plan.cost.peak_bytes), "\n");

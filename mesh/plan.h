@@ -27,7 +27,8 @@ class Layout final : public RefCounted {
   Shape shape;
   DType dtype;
   Sharding sharding;
-  /// Box of this rank's part.
+  /// Box of this rank's part. Where an inner factor of a dim is cut, its elements are not those at
+  /// these positions of the dim; see `box_of` in pattern.h.
   Box box;
   Strides local_strides;
   /// Hash of the content; equal on all ranks, in all processes.
@@ -50,6 +51,10 @@ Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype)
 
 /// "[4, 8] f32 mesh(dp=2, tp=2)[S(0), R]".
 std::ostream& operator<<(std::ostream& out, const Layout& layout);
+
+/// Returns the layout; where it cuts inner factors, one of the shape that has these as dims, in
+/// which each rank's part is a box.
+Ref<Layout> in_factors(const Ref<Layout>& layout);
 
 /// Predicted cost of a redistribution.
 struct PlanCost {
@@ -98,7 +103,8 @@ struct PlanOptions {
 
 class PlanProgram;
 
-/// The steps that turn one layout into another of the same shape. Exactly these steps are run.
+/// The steps that turn one layout into another of the same shape. Exactly these steps are run. The
+/// steps between layouts with cuts of inner factors are of a shape that has these factors as dims.
 class Plan final : public RefCounted {
  public:
   Ref<Layout> from = {};
@@ -122,7 +128,8 @@ Ref<Plan> plan_between(const Ref<Layout>& from, const Ref<Layout>& to,
                        const PlanOptions& options = {});
 
 /// Returns a time that no plan between the layouts is predicted to be shorter than, in a fraction
-/// of the time that finding the plan takes; 0 where no byte crosses ranks. Equal on all ranks.
+/// of the time that finding the plan takes; 0 where no byte crosses ranks, and for inner cuts.
+/// Equal on all ranks.
 double least_seconds(const Layout& from, const Layout& to);
 
 /// Returns the plan to run on a device: `plan` itself, or one of collectives between the same
@@ -136,6 +143,10 @@ std::optional<Box> local_part(const Plan& plan);
 /// Predicted time of one exchange over a mesh's ranks in which the busiest rank receives `bytes`;
 /// equal on all ranks.
 double predicted_exchange_seconds(const DeviceMesh& mesh, int64_t bytes);
+
+/// Returns the block with dims divided into factors, or a dense block of any other shape with as
+/// many elements.
+MemoryBlock divided(const MemoryBlock& block, const Shape& shape);
 
 /// Runs a plan from the local block `in` into the local block `out` (dense, of plan.to's local
 /// shape). Collective over the ranks that the steps name. `in` may be strided.

@@ -141,7 +141,8 @@ bool is_made_in_result(const Plan& plan, size_t i) {
   if (i + 2 != plan.steps.size()) return false;
   const PlanStep &step = plan.steps[i], &last = plan.steps[i + 1];
   bool is_one = step.kind == Kind::exchange && last.kind == Kind::exchange &&
-                step.axes == last.axes && step.to->dtype == last.to->dtype;
+                step.axes == last.axes && step.to->dtype == last.to->dtype &&
+                step.to->shape == last.to->shape;
   if (!is_one || step.to->box.shape.product() == 0) return false;
   const Pattern& from = last.from->sharding.pattern();
   const Pattern& to = last.to->sharding.pattern();

@@ -18,6 +18,27 @@ struct Phase {
   MemoryBlock out;
 };
 
+}  // namespace
+
+MemoryBlock divided(const MemoryBlock& block, const Shape& shape) {
+  if (block.shape == shape) return block;
+  MemoryBlock made = block;
+  made.shape = shape;
+  made.strides = dense_strides(shape);
+  if (block.is_dense()) return made;
+  int f = shape.ndim() - 1;
+  for (int d = block.shape.ndim() - 1; d >= 0; --d) {
+    int64_t stride = block.strides[d];
+    for (int64_t left = block.shape[d]; left > 1; left /= shape[f--]) {
+      made.strides[f] = stride;
+      stride *= shape[f];
+    }
+  }
+  return made;
+}
+
+namespace {
+
 /// Reads phase by phase from the blocks that the members expose.
 void read_phases(const Communicator& group, const Exchange& call, std::span<const Phase> phases) {
   std::vector<const MemoryBlock*> members;
@@ -34,7 +55,8 @@ void read_phases(const Communicator& group, const Exchange& call, std::span<cons
 /// One run of a plan.
 class PlanRun {
  public:
-  PlanRun(const Plan& plan, const MemoryBlock& out) : plan_(plan), out_(out) {
+  PlanRun(const Plan& plan, const MemoryBlock& out)
+      : plan_(plan), out_(divided(out, plan.steps.back().to->box.shape)) {
     if (!plan.program) plan.program = std::make_shared<PlanProgram>(plan);
   }
 
@@ -42,7 +64,7 @@ class PlanRun {
     MemoryBlock made;
     for (size_t i = 0; i < plan_.steps.size();) {
       const size_t end = phases_end(i);
-      const MemoryBlock& from = i == 0 ? in : made;
+      const MemoryBlock from = divided(i == 0 ? in : made, plan_.steps[i].from->box.shape);
       if (end == plan_.steps.size()) return steps(i, end, from, out_);
       const Layout& to = *plan_.steps[end - 1].to;
       const MemoryBlock next = scratch(to.box.shape, to.dtype);
@@ -61,7 +83,8 @@ class PlanRun {
     size_t end = i + 1;
     if (plan_.steps[i].kind != Kind::exchange) return end;
     while (end < plan_.steps.size() && end - i < most && plan_.steps[end].kind == Kind::exchange &&
-           plan_.steps[end].axes == plan_.steps[i].axes) {
+           plan_.steps[end].axes == plan_.steps[i].axes &&
+           plan_.steps[end].to->shape == plan_.steps[i].to->shape) {
       ++end;
     }
     return end;
@@ -101,7 +124,7 @@ class PlanRun {
   /// Returns the block for the result of a phase that is not the last.
   MemoryBlock intermediate(size_t i, const MemoryBlock& out) {
     const Box& made = plan_.steps[i].to->box;
-    if (is_made_in_result(plan_, i)) return out.part(relative(made, plan_.to->box));
+    if (is_made_in_result(plan_, i)) return out.part(relative(made, plan_.steps.back().to->box));
     return scratch(made.shape, out.dtype);
   }
 
@@ -121,7 +144,7 @@ class PlanRun {
   }
 
   const Plan& plan_;
-  const MemoryBlock& out_;
+  const MemoryBlock out_;
   /// Freed when the plan has run.
   std::vector<DenseMemory> scratch_;
 };

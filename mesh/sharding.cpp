@@ -44,7 +44,15 @@ static void cut_in_stated_order(Pattern& pattern, const DeviceMesh& mesh, const 
     fail("sharding: order of dim ", order.dim, " is [", listed(order.axes),
          "], expected each axis that cuts it once, [", listed(names), "]");
   }
-  pattern.set_order(order.dim, stated);
+  for (const int first : stated) {
+    if (pattern.depth(first) > 0) continue;
+    const int64_t outer = pattern[first].outer();
+    Axes same;
+    for (const int axis : stated) {
+      if (pattern[axis].outer() == outer) same.push_back(axis);
+    }
+    pattern.set_order(order.dim, same, outer);
+  }
 }
 
 static void check_partials(const Pattern& pattern, const DeviceMesh& mesh) {
@@ -109,6 +117,8 @@ Axes Sharding::axes_cutting(int dim) const { return body_ ? pattern().cutting(di
 
 bool Sharding::has_sizes() const { return body_ && body_->pattern.has_sizes(); }
 
+bool Sharding::has_inner() const { return body_ && body_->pattern.has_inner(); }
+
 bool Sharding::has_partial() const { return body_ && body_->has_partial; }
 
 bool Sharding::is_replicated() const { return !body_ || body_->is_replicated; }
@@ -122,9 +132,14 @@ std::string placements_in_words(const Sharding& sharding) {
   const auto name = [&](int axis) { return sharding.body()->grid->names({axis}); };
   std::string words = concat('[', listed(sharding.placements()));
   for (int dim = 0; dim < kMaxDims; ++dim) {
-    const Axes order = sharding.axes_cutting(dim);
-    if (std::ranges::is_sorted(order)) continue;
-    words += concat("; dim ", dim, " by ", listed(order, name));
+    const Axes cutting = sharding.axes_cutting(dim);
+    for (const int first : cutting) {
+      if (sharding.pattern().depth(first) > 0) continue;
+      const Axes order = sharding.pattern().cutting(dim, sharding[first].outer());
+      if (!std::ranges::is_sorted(order)) {
+        words += concat("; dim ", dim, " by ", listed(order, name));
+      }
+    }
   }
   return words + "]";
 }
@@ -140,11 +155,17 @@ static void check_dims(const Sharding& sharding, const Shape& shape) {
     fail("layout: placement on axis ", in_quotes(sharding.body()->grid->names({axis})), " is ",
          sharding[axis], ", expected a dim of the ", shape.ndim(), " of the shape ", shape);
   }
-  for (int dim = 0; dim < shape.ndim() && sharding && sharding.pattern().has_sizes(); ++dim) {
-    const int64_t size = size_by_parts(sharding.pattern(), dim);
-    if (size < 0 || size == shape[dim]) continue;
-    fail("layout: the explicit sizes of dim ", dim, " in ", sharding, " add up to ", size,
-         ", expected ", shape[dim], ", as in the shape ", shape);
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    const Placement& cut = sharding[axis];
+    if (!cut.is_shard() || (!cut.has_sizes() && cut.outer() == 1)) continue;
+    if (shape[cut.dim()] % cut.outer() != 0) {
+      fail("layout: the outer factors of ", cut, " are ", cut.outer(), ", expected a divisor of ",
+           shape[cut.dim()], ", the size of dim ", cut.dim(), " of ", shape);
+    }
+    const int64_t size = size_by_parts(sharding.pattern(), cut.dim(), cut.outer());
+    if (size < 0 || size == shape[cut.dim()] / cut.outer()) continue;
+    fail("layout: the explicit sizes of dim ", cut.dim(), " in ", sharding, " add up to ", size,
+         ", expected ", shape[cut.dim()] / cut.outer(), ", as in the shape ", shape);
   }
 }
 
@@ -198,6 +219,13 @@ Ref<Layout> layout_of(const Sharding& sharding, const Shape& shape, DType dtype)
   Ref<Layout> layout = make_layout(sharding, shape, dtype, hash);
   cache.insert(hash, layout);
   return layout;
+}
+
+Ref<Layout> in_factors(const Ref<Layout>& layout) {
+  const Sharding& sharding = layout->sharding;
+  if (!sharding.has_inner()) return layout;
+  const auto factors = factored(layout->shape, {&sharding.pattern(), 1}, layout->grid->sizes());
+  return layout_of(layout->grid->intern(factors->patterns[0]), factors->shape, layout->dtype);
 }
 
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {

@@ -30,7 +30,7 @@ static Sharding scales_layout(const Sharding& of, int ndim, bool is_stack, const
   for (int dim = 0; dim < ndim; ++dim) {
     for (const int axis : of.axes_cutting(dim)) {
       const auto sizes = of[axis].sizes();
-      const Shard same{dim + (is_stack ? 1 : 0), {sizes.begin(), sizes.end()}};
+      const Shard same{dim + (is_stack ? 1 : 0), {sizes.begin(), sizes.end()}, of[axis].outer()};
       pattern.set(axis, dim + 1 == ndim ? last : Placement(same));
     }
   }
@@ -99,7 +99,7 @@ void AdamW8bit::update_whole(size_t parameter, const Tensor& gradient_scale) {
                         {.dtype = f32,
                          .device = device,
                          .sharding = scales_layout(sharding, ndim, true, Partial(ReduceOp::max))});
-  const bool has_elements = value.box().shape.product() > 0;
+  const bool has_elements = value.local().numel() > 0;
   const Moments8 before{as_matrix(own[0].local()), as_matrix(own[1].local()),
                         as_matrix(own[2].local()), as_matrix(own[3].local())};
   const Tensor gradient = as_matrix(slot.grad().local());

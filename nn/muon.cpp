@@ -225,7 +225,7 @@ static Sharding stacked(const Sharding& of_one) {
   for (const int dim : {0, 1}) {
     for (const int axis : of_one.axes_cutting(dim)) {
       const auto sizes = of_one[axis].sizes();
-      pattern.set(axis, Shard{dim + 1, {sizes.begin(), sizes.end()}});
+      pattern.set(axis, Shard{dim + 1, {sizes.begin(), sizes.end()}, of_one[axis].outer()});
     }
   }
   return Sharding::of(of_one.mesh(), pattern);

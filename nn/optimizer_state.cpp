@@ -27,7 +27,7 @@ int64_t Optimizer::state_bytes() const {
     for (size_t moment = 0; moment < moments().size(); ++moment) {
       const auto spec = state_spec(i, moment);
       if (!spec) continue;
-      bytes += empty(spec->shape, {spec->dtype, meta, spec->sharding}).box().shape.product() *
+      bytes += empty(spec->shape, {spec->dtype, meta, spec->sharding}).local().numel() *
                static_cast<int64_t>(size_of(spec->dtype));
     }
   }

@@ -46,7 +46,7 @@ bool is_adjacent(const Tensors& tensors, const Run& run) {
 std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::vector<size_t> of,
                                const std::function<bool(size_t, size_t)>& may_follow) {
   const Tensors& first = *lists[0];
-  std::erase_if(of, [&](size_t i) { return first[i].box().shape.product() == 0; });
+  std::erase_if(of, [&](size_t i) { return first[i].local().numel() == 0; });
   // Storages in order of occurrence, not of address: sums must not depend on where memory is
   // allocated.
   std::map<const Storage*, size_t> order;
@@ -71,7 +71,7 @@ std::vector<Run> adjacent_runs(const std::vector<const Tensors*>& lists, std::ve
 
 static int64_t elements_in(const Tensors& tensors, const Run& run) {
   int64_t elements = 0;
-  for (size_t i : run) elements += tensors[i].box().shape.product();
+  for (size_t i : run) elements += tensors[i].local().numel();
   return elements;
 }
 
@@ -131,7 +131,7 @@ static Tensors state_in_memory(const Tier& tier, const std::vector<NamedParamete
     for (size_t i : run) {
       moment[i] =
           tensor_in(memory.storage(), offset, values[i].shape(), dtype, values[i].sharding());
-      offset += values[i].box().shape.product();
+      offset += values[i].local().numel();
     }
   }
   for (size_t i = 0; i < values.size(); ++i) {
@@ -153,7 +153,7 @@ ParameterState new_state(const Tier& tier, const std::string& what,
     const Tensor& value = named.parameter->value();
     const auto element = static_cast<int64_t>(size_of(state_dtype(value, asked)));
     arrays.push_back(
-        {concat(what, " of parameter ", named.name()), value.box().shape.product() * element});
+        {concat(what, " of parameter ", named.name()), value.local().numel() * element});
   }
   ParameterState state{
       {}, DiskMemory::make(tier.directory(), std::move(arrays), DiskPath::cached_if_it_fits)};

@@ -58,7 +58,7 @@ static std::vector<SummaryLine> lines_of(const Module& module) {
     const auto same =
         std::ranges::find_if(lines, [&](const SummaryLine& other) { return other.is_like(line); });
     SummaryLine& into = same == lines.end() ? lines.emplace_back(line) : *same;
-    const int64_t own = value.box().shape.product();
+    const int64_t own = value.local().numel();
     ++into.count;
     into.elements += named.parameter->shape().product();
     into.bytes += own * size_of(named.parameter->dtype());

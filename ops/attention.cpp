@@ -114,6 +114,7 @@ static OpSpec attention_spec(const std::string& name, bool backward) {
                     [](const Dims& s, std::span<const Shape>) {
                       return s.ndim() == 2 && s[0] >= 0 && s[0] < 64 && s[1] >= 0;
                     }},
+      .positions = {{"b", "s", "g", "r"}},
       .dtype =
           [=](const Attributes&, std::span<const DType> dtypes, int result) {
             return result < (backward ? 3 : 1) ? dtypes[0] : statistics_dtype(dtypes[0]);

@@ -314,6 +314,8 @@ static bool states_sizes(const Placements& placements, int dim, int ndim) {
 Tensor from_local(const Tensor& local, const DeviceMesh& mesh, const Placements& placements) {
   check_for_mesh("from_local", local, mesh);
   const Sharding stated(mesh, placements, local.ndim());
+  if (stated.has_inner())
+    fail("from_local: layout is ", stated, ", expected cuts of whole dims; or state the shape");
   std::vector<Shape> shapes = exchanged_shapes(local, mesh);
   for (size_t rank = 0; rank < shapes.size(); ++rank) {
     if (shapes[rank].ndim() == shapes[0].ndim()) continue;
@@ -371,23 +373,22 @@ Tensor scatter(const Tensor& whole, const DeviceMesh& mesh, const Placements& pl
     fail("scatter: tensor of root ", root, " is empty or over a mesh, expected one of one device");
   Shape shape(std::span<const int64_t>(header).subspan(4, static_cast<size_t>(header[2])));
   const Sharding sharding = checked_sharding("scatter", mesh, placements, shape);
-  Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1]));
+  const Ref<Layout> layout = layout_of(sharding, shape, static_cast<DType>(header[1])),
+                    parts = in_factors(layout);
   Tensor result = new_tensor(layout, cpu);
   // Root packs the parts in rank order: one scatter with exact counts.
   std::vector<int64_t> counts;
-  int64_t total = 0;
-  for (int rank = 0; rank < ranks.size(); ++rank) {
-    counts.push_back(layout->box_of(rank).shape.product());
-    total += counts.back();
-  }
+  for (int rank = 0; rank < ranks.size(); ++rank)
+    counts.push_back(parts->box_of(rank).shape.product());
   Tensor packed;
   if (ranks.rank() == root) {
+    const int64_t total = std::accumulate(counts.begin(), counts.end(), int64_t{0});
     packed = new_tensor(layout_of(Sharding(), {total}, layout->dtype), cpu);
     char* at = packed.block().as<char>();
     for (int rank = 0; rank < ranks.size(); ++rank) {
-      Box box = layout->box_of(rank);
-      copy(dense_block(at, layout->dtype, box.shape), whole.block().part(box));
-      at += box.shape.product() * static_cast<int64_t>(size_of(layout->dtype));
+      const MemoryBlock part = divided(whole.block(), parts->shape).part(parts->box_of(rank));
+      copy(dense_block(at, layout->dtype, part.shape), part);
+      at += part.numel() * static_cast<int64_t>(size_of(layout->dtype));
     }
   }
   Piece piece{packed ? packed.block().data : nullptr, result.block().data, layout->dtype, counts};

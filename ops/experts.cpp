@@ -171,6 +171,7 @@ static const Op grouped_weight_gradient_op = register_op({
         },
     .structure = grouped_structure(3),
     .linear = {{0}, {1}},
+    .positions = {{"r", "e"}},
     .forward = multiply_columns,
     .backward = give_each({[](auto& g) { return multiplied(g, g.in(1), g.grad(), true); },
                            [](auto& g) { return multiplied(g, g.in(0), g.grad(), false); }}),
@@ -189,6 +190,7 @@ static const Op grouped_matmul_op = register_op({
                   std::span<const Shape>) { return grouped_rule(a, "r k, ", ", [g] [c] -> r n"); },
     .structure = grouped_structure(1),
     .linear = {{0}, {1}},
+    .positions = {{"r", "e"}},
     .forward = multiply_rows,
     .backward =
         [](const Grad& g) {
@@ -364,6 +366,7 @@ static const Op with_loss_op{OpSpec{
     .rule = "..., . -> ...",
     .takes = {anything()},
     .linear = {{0}},
+    .positions = std::vector<std::string>(),
     .view =
         [](const Call& c) {
           return std::optional<View>(View{c.in(0).strides, 0});

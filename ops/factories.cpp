@@ -115,7 +115,9 @@ Tensor from_values(const void* values, size_t count, DType dtype, const Shape& s
   }
   Tensor tensor = made("from_values", shape, options);
   if (!has_elements(tensor)) return tensor;
-  copy(tensor.block(), dense_block(const_cast<void*>(values), dtype, shape).part(tensor.box()));
+  const Ref<Layout> parts = in_factors(layout_of(tensor));
+  copy(divided(tensor.block(), parts->box.shape),
+       dense_block(const_cast<void*>(values), dtype, parts->shape).part(parts->box));
   return tensor;
 }
 
@@ -154,7 +156,11 @@ static void fill_drawn(const char* what, const Tensor& a, const F& distribution)
     fail(what, ": the tensor is laid out as ", a.sharding(), ", expected no Partial");
   }
   RandomState& random = Context::current().random;
-  if (has_elements(a)) fill_random(a.block(), a.box(), a.shape(), random, distribution());
+  if (has_elements(a)) {
+    const Ref<Layout> parts = in_factors(layout_of(a));
+    const MemoryBlock block = divided(a.block(), parts->box.shape);
+    fill_random(block, parts->box, parts->shape, random, distribution());
+  }
   ++random.stream;
 }
 

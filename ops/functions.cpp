@@ -235,7 +235,8 @@ static const Op dropout_op = register_op({
     .forward =
         [](const Call& c) {
           const auto& [seed, stream] = c.attributes().random;
-          dropout(c.out(), c.in(0), c.out_box(), c.out_shape(), {seed, stream}, c.value(0));
+          const Region in = c.in_region(0), out = c.out_region();
+          dropout(out.block, in.block, out.box, out.shape, {seed, stream}, c.value(0));
         },
     .backward = [](const Grad& g) { g.give(0, dropout_op, {g.grad()}, g.attributes()); },
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {0.4}, .random = {1, 2}}},

@@ -56,6 +56,7 @@ Op InPlace::writing_over(const OpSpec& from) {
     if (std::find(set.begin(), set.end(), 0) != set.end()) spec.linear.push_back(set);
   }
   spec.takes = from.takes;
+  spec.positions = from.positions;
   spec.forward = from.forward;
   spec.writes = {0};
   spec.differentiable = false;

@@ -281,6 +281,7 @@ static const Op embedding_backward_op = register_op({
     .name = "embedding_backward",
     .rule = "... d, ..., v -> v d",
     .linear = {{0}},
+    .positions = {{"v"}},
     .forward =
         [](const Call& c) {
           scatter_add_rows(c.out(), DenseBlock::of(c.in(0)), c.in(1), c.out_box().offset[0],
@@ -321,6 +322,7 @@ static const Op embedding_op = register_op({
     .name = "embedding",
     .rule = "v d, ... -> ... d",
     .linear = {{0}},
+    .positions = {{"v"}},
     .forward =
         [](const Call& c) {
           check_ids(c);

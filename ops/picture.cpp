@@ -72,7 +72,8 @@ std::string addend_note(const Sharding& sharding) {
 }
 
 std::vector<RankPart> rank_parts_of(const Tensor& tensor) {
-  if (!tensor.is_sharded()) return {{"here", tensor.box()}};
+  const Box own = tensor.box();
+  if (!tensor.is_sharded()) return {{"here", own}};
   const DeviceMesh mesh = tensor.sharding().mesh();
   std::vector<int> sizes;
   for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));

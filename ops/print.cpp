@@ -138,19 +138,20 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
   if (tensor.is_sharded()) out << ", " << tensor.sharding();
   out << ')';
   if (tensor.device().kind == DeviceKind::meta || !tensor.storage()->is_bound()) return out;
-  const Box box = tensor.box();
+  const Shape held = tensor.local().shape();
   if (tensor.is_sharded()) {
-    out << "\nrank " << tensor.sharding().mesh().rank() << " holds " << box.shape << " from "
-        << box.offset << ':';
+    out << "\nrank " << tensor.sharding().mesh().rank() << " holds " << held;
+    if (!tensor.sharding().has_inner()) out << " from " << tensor.box().offset;
+    out << ':';
   }
-  if (box.shape.product() == 0) return out << " []";
-  const Shape shown = shown_shape(box.shape);
-  Written written{box.shape, shown, texts_of(tensor, shown)};
+  if (held.product() == 0) return out << " []";
+  const Shape shown = shown_shape(held);
+  Written written{held, shown, texts_of(tensor, shown)};
   for (const std::string& text : written.texts) {
     // That of finite numbers, as in PyTorch; True and False have neither letter.
     if (text.find_first_of("ni") == text.npos) written.width = std::max(written.width, text.size());
   }
-  out << (box.shape.ndim() > 0 ? '\n' : ' ');
+  out << (held.ndim() > 0 ? '\n' : ' ');
   print_values(out, written, 0, 0, 0);
   return out;
 }

@@ -272,6 +272,7 @@ static Op product_op(const char* name, RuleLiteral rule, LinearProduct product,
   return Op({.name = name,
              .rule = rule,
              .takes = {anything()},
+             .positions = std::vector<std::string>(),
              .forward =
                  [product](const Call& c) {
                    float8_product(product, c.out(), c.in(0), c.in(1), c.in(2), c.in(3),

@@ -314,6 +314,7 @@ static const Op triangle_op = register_op({
     .moves = true,
     .structure = one_flag("flag for the upper one"),
     .linear = {{0}},
+    .positions = {{"m", "n"}},
     .forward =
         [](const Call& c) {
           const Box& box = c.out_box();

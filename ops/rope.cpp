@@ -31,6 +31,7 @@ static const Op rope_op = register_op({
     .name = "rope",
     .rule = "b s h [d] -> b s h [d]",
     .linear = {{0}},
+    .positions = {{"s"}},
     .forward = [](const Call& c) { rotate(c, nullptr); },
     .backward = [](const Grad& g) { g.give(0, rope_op, {g.grad()}, turned_back(g)); },
     .samples = {{.shapes = {{2, 5, 3, 4}}, .attributes = {.values = {10000, 0, 0, 1}}},
@@ -43,6 +44,7 @@ static const Op rope_by_frequencies_op = register_op({
     .rule = "b s h [d], [p] -> b s h [d]",
     .takes = {anything(), {.dtypes = {f32}}},
     .linear = {{0}},
+    .positions = {{"s"}},
     .forward = [](const Call& c) { rotate(c, &c.in(1)); },
     .backward =
         [](const Grad& g) {
@@ -62,6 +64,7 @@ static const Op rope_at_op = register_op({
     .rule = "b s h [d], b s -> b s h [d]",
     .takes = {anything(), {.dtypes = {i64}}},
     .linear = {{0}},
+    .positions = {{"s"}},
     .forward = [](const Call& c) { rotate(c, nullptr, 1); },
     .backward =
         [](const Grad& g) {
@@ -80,6 +83,7 @@ static const Op rope_at_by_frequencies_op = register_op({
     .rule = "b s h [d], b s, [p] -> b s h [d]",
     .takes = {anything(), {.dtypes = {i64}}, {.dtypes = {f32}}},
     .linear = {{0}},
+    .positions = {{"s"}},
     .forward = [](const Call& c) { rotate(c, &c.in(2), 1); },
     .backward =
         [](const Grad& g) {

@@ -113,6 +113,7 @@ static const Op put_slice_op({
     .moves = true,
     .structure = slice_structure(false),
     .linear = {{0, 1}},
+    .positions = {{"n"}},
     .forward =
         [](const Call& c) {
           if (c.in(1).numel() == 0) return;

@@ -175,10 +175,10 @@ namespace {
 /// part: where the mask is sharded, the result's parts have explicit sizes.
 class Kept {
  public:
-  explicit Kept(const Tensor& mask) : mask_(mask) {
+  explicit Kept(const Tensor& mask) : mask_(with_whole_cuts(mask)) {
     // from_local cuts in mesh order.
-    const Axes order = mask.sharding().axes_cutting(0);
-    if (!std::is_sorted(order.begin(), order.end())) mask_ = mask.redistribute(chunks(mask));
+    const Axes order = mask_.sharding().axes_cutting(0);
+    if (!std::is_sorted(order.begin(), order.end())) mask_ = mask_.redistribute(chunks(mask_));
     const Tensor own = mask_.is_sharded() ? mask_.local() : mask_;
     count_ = static_cast<int64_t>(sum(own).item());
     places_ = true_places_op({own}, {.structure = {count_}});

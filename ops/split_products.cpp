@@ -41,7 +41,7 @@ static void check_split(const char* what, const Tensor& x, const SplitProducts& 
 static int cut_dim(const Sharding& sharding, const DeviceMesh& axis, int ndim) {
   if (!sharding || !(sharding.mesh() == axis.root()) || axis.size() == 1) return -1;
   const Placement& placement = sharding[axis.root_axis(0)];
-  if (!placement.is_shard() || placement.dim() >= ndim - 1) return -1;
+  if (!placement.is_shard() || placement.dim() >= ndim - 1 || placement.outer() > 1) return -1;
   return sharding.axes_cutting(placement.dim()).size() == 1 ? placement.dim() : -1;
 }
 
@@ -219,7 +219,8 @@ static bool makes_sum(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const int last = x.ndim() - 1;
   const Axes cutting = sharding.axes_cutting(last);
   if (cutting.size() != 1 || cutting[0] != axis.root_axis(0)) return false;
-  if (sharding.has_partial() || sharding.has_sizes() || dim < 0 || dim >= last) return false;
+  if (sharding.has_partial() || sharding.has_sizes() || sharding.has_inner()) return false;
+  if (dim < 0 || dim >= last) return false;
   if (!sharding.axes_cutting(dim).empty()) return false;
   if (weight.dtype() != x.dtype() || !is_cut(weight, axis, 1)) return false;
   return !bias ||

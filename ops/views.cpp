@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
+#include <set>
 
 #include "ops/dims.h"
 #include "ops/promotion.h"
@@ -43,30 +45,53 @@ class ReshapeRule {
     }
   }
 
+  /// Divides the dims of a run into the factors that both sides have in common: "a (b c) -> (a b)
+  /// c". Where there are none, as of [4, 6] and [3, 8], its dims are whole.
   void add_run(int& i, int& j) {
-    int first_i = i, first_j = j;
+    const int first_i = i, first_j = j;
     int64_t in = from_[i++], out = to_[j++];
-    while (in != out) in < out ? in *= from_[i++] : out *= to_[j++];
-    if (i - first_i > 1 && j - first_j > 1) {
-      for (int k = first_i; k < i; ++k) in_ += concat("[", dim_name(k, "i"), "] ");
-      for (int k = first_j; k < j; ++k) create(k);
-      return;
+    std::set<int64_t> ends = {in, out};
+    while (in != out) ends.insert(in < out ? in *= from_[i++] : out *= to_[j++]);
+    int64_t before = 1;
+    for (const int64_t end : ends) {
+      if (end % before != 0) return add_whole(first_i, i, first_j, j);
+      sizes_.emplace_back(dim_name(factors_++, "f"), end / before);
+      before = end;
     }
-    bool merges = i - first_i > 1, splits = j - first_j > 1;
-    std::string names;
-    int first = merges ? first_i : first_j, last = merges ? i : j;
+    const int first = factors_ - static_cast<int>(ends.size());
+    add_factors(from_, first_i, i, ends, first, in_);
+    add_factors(to_, first_j, j, ends, first, out_);
+  }
+
+  void add_whole(int first_i, int last_i, int first_j, int last_j) {
+    for (int k = first_i; k < last_i; ++k) in_ += concat("[", dim_name(k, "i"), "] ");
+    for (int k = first_j; k < last_j; ++k) create(k);
+  }
+
+  /// Adds the dims of one side of a run, by the ends of its factors, which are numbered from
+  /// `factor` on. A dim of size 1 has none.
+  void add_factors(const Shape& shape, int first, int last, const std::set<int64_t>& ends,
+                   int factor, std::string& text) {
+    auto end = ends.begin();
+    int64_t size = 1;
     for (int k = first; k < last; ++k) {
-      std::string name = dim_name(k, merges ? "m" : "s");
-      sizes_.emplace_back(name, merges ? from_[k] : to_[k]);
-      names += name + " ";
+      size *= shape[k];
+      std::string names;
+      const auto begin = end;
+      for (; end != ends.end() && *end <= size; ++end) names += dim_name(factor++, "f") + " ";
+      if (begin == end) {
+        if (&text == &out_) create(k);
+        if (&text == &in_) in_ += concat("[", dim_name(k, "i"), "] ");
+      } else {
+        text += std::next(begin) == end ? names : concat("(", names, ") ");
+      }
     }
-    in_ += splits ? concat("(", names, ") ") : names;
-    out_ += merges ? concat("(", names, ") ") : names;
   }
 
   const Shape& from_;
   const Shape& to_;
   std::string in_, out_;
+  int factors_ = 0;
   std::vector<std::pair<std::string, int64_t>> sizes_;
 };
 

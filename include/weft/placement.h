@@ -27,6 +27,10 @@ struct Shard {
   /// Explicit sizes of the slices, equal on all ranks: one per device along the axis. Where other
   /// axes cut the dim outside of this one, each of their slices has as many sizes, in order.
   std::vector<int64_t> sizes = {};
+  /// Cuts an inner factor of the dim: a dim of size n is seen as [outer, n / outer], and the slices
+  /// are those of the second factor, for each index of the first. `outer` must divide n. A tensor
+  /// [4, 6] with Shard(1) is, as [24], one with Shard{0, {}, 4}.
+  int64_t outer = 1;
   bool operator==(const Shard&) const = default;
 };
 
@@ -57,6 +61,12 @@ class WEFT_API Placement {
   /// The sum of the explicit sizes before each slice, and of all.
   std::span<const int64_t> begins() const;
   bool has_sizes() const { return sizes_ != nullptr; }
+  /// The product of the factors of a Shard's dim outside of the one that it cuts; otherwise 1.
+  int64_t outer() const { return outer_; }
+  /// True for Shards of the same factor of the same dim.
+  bool cuts_with(const Placement& other) const {
+    return is_shard() && other.is_shard(dim_) && outer_ == other.outer_;
+  }
   /// Returns the placement with its dim counted from the start, for a tensor of `ndim` dims;
   /// std::invalid_argument when the tensor has no such dim.
   Placement counted(int ndim) const;
@@ -65,7 +75,7 @@ class WEFT_API Placement {
 
   bool operator==(const Placement& other) const {
     return kind_ == other.kind_ && dim_ == other.dim_ && op_ == other.op_ &&
-           (sizes_ == other.sizes_ || has_equal_sizes(other));
+           outer_ == other.outer_ && (sizes_ == other.sizes_ || has_equal_sizes(other));
   }
 
  private:
@@ -75,6 +85,7 @@ class WEFT_API Placement {
   Kind kind_ = Kind::replicate;
   int8_t dim_ = -1;
   ReduceOp op_ = ReduceOp::sum;
+  int64_t outer_ = 1;
   /// The sizes, then their sums.
   std::shared_ptr<const std::vector<int64_t>> sizes_;
 };
@@ -118,7 +129,7 @@ class WEFT_API Placements {
   std::vector<CutOrder> orders_;
 };
 
-/// "R", "S(0)", "S(0: 3+1+4)", "P(sum)".
+/// "R", "S(0)", "S(0: 3+1+4)", "S(0 in 4x*)" for outer 4, "P(sum)".
 WEFT_API std::ostream& operator<<(std::ostream& out, const Placement& placement);
 
 }  // namespace weft

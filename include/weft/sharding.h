@@ -41,7 +41,9 @@ class WEFT_API Sharding {
   std::span<const Placement> placements() const;
   /// True when the parts along some axis have explicit sizes.
   bool has_sizes() const;
-  /// Root axes that cut `dim`, outermost first.
+  /// True when some axis cuts an inner factor of a dim.
+  bool has_inner() const;
+  /// Root axes that cut `dim`, those of outer factors first, for each factor outermost first.
   Axes axes_cutting(int dim) const;
   /// True when some axis is Partial.
   bool has_partial() const;

@@ -233,7 +233,7 @@ ExpertRows rows_by_expert(const Tensor& experts, const Tensor& weights,
                           std::optional<double> capacity_factor, double imbalance) {
   check_choices(experts, weights, capacity_factor, imbalance);
   NoGrad no_grad;
-  const Tensor given = as_indices("rows_by_expert", "experts", experts).detach();
+  const Tensor given = with_whole_cuts(as_indices("rows_by_expert", "experts", experts).detach());
   const RowAxes axes = row_axes(given, weights);
   const auto cuts_groups = [&](int axis) { return axes.groups.contains(axis); };
   const Tensor of_group =

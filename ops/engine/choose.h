@@ -83,7 +83,34 @@ struct AxisChoice {
   /// Index of the linear set whose operands are Partial, and their reduction.
   int set = -1;
   ReduceOp op = ReduceOp::sum;
+  /// Cuts the factor's own inner factor, with so many elements outside of it.
+  int64_t outer = 1;
 };
+
+/// A factor in one dim of an array: the products of the sizes of the dim's factors outside of it
+/// and inside of it.
+struct FactorPlace {
+  int64_t outer, inner;
+};
+FactorPlace place_in(const Binding& binding, const Binding::BoundDim& dim, int factor);
+
+/// The factor of a dim that a cut with so many elements outside of it cuts, and how many of these
+/// are elements of that factor. nullopt where it cuts none, as in a dim of size 1.
+struct CutFactor {
+  int factor;
+  int64_t outer;
+};
+std::optional<CutFactor> factor_cut_at(const Binding& binding, const Binding::BoundDim& dim,
+                                       int64_t outer);
+
+/// Returns the roles that axis `axis` can have by itself, "none" first.
+std::vector<AxisChoice> choices_for_axis(const ChoiceQuery& query, int axis);
+
+/// A dim of an array that an axis cuts, and the factor along which; dim -1 without one.
+struct CutDim {
+  int dim, factor;
+};
+CutDim dim_cut_by(const Binding::BoundArray& array, const AxisChoice& axis);
 
 /// Returns the placement of an operand on an axis with that role, but for the sizes of parts and
 /// the dims that are fetched.
@@ -110,7 +137,7 @@ template <class Visit> void each_combination(std::span<const size_t> counts, con
 inline void cut_like(Pattern& pattern, int dim, const Pattern& other, int from) {
   for (const int axis : other.cutting(from)) {
     const std::span<const int64_t> sizes = other[axis].sizes();
-    pattern.set(axis, Shard{dim, {sizes.begin(), sizes.end()}});
+    pattern.set(axis, Shard{dim, {sizes.begin(), sizes.end()}, other[axis].outer()});
   }
 }
 

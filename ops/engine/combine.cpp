@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
+#include <set>
 #include <stdexcept>
 
 #include "mesh/grid.h"
@@ -56,60 +59,23 @@ static bool keeps_joined(const ChoiceQuery& query, const Choice& choice) {
   return true;
 }
 
-/// A dim of an array that an axis cuts, and the factor along which; -1 without one.
-struct CutDim {
-  int dim, factor;
-};
-static CutDim dim_cut_by(const BoundArray& array, const AxisChoice& axis) {
-  const int dim = Binding::dim_of(array, axis.factor);
-  if (dim >= 0 || axis.with < 0) return {dim, axis.factor};
-  return {Binding::dim_of(array, axis.with), axis.with};
-}
-
-static bool shares_linear_set(const ChoiceQuery& query, int operand, int factor) {
-  const auto& operands = query.binding.operands;
-  const auto has = [&](int i) {
-    return i < std::ssize(operands) && Binding::has(operands[static_cast<size_t>(i)], factor);
-  };
-  return std::ranges::any_of(query.spec.linear, [&](const auto& set) {
-    return contains(set, operand) && std::ranges::any_of(set, has);
-  });
-}
-
-/// True if no result has the factor and no stage reduces it: cutting it makes results Partial.
-static bool makes_partial(const ChoiceQuery& query, int factor) {
-  const auto& results = query.binding.results;
-  return !results.empty() && !query.binding.factor(factor).created &&
-         !contains(query.staged, factor) &&
-         std::ranges::none_of(results,
-                              [&](const BoundArray& array) { return Binding::has(array, factor); });
-}
-
-Placement placement_of(const ChoiceQuery& query, const AxisChoice& role, int operand) {
-  if (role.kind == AxisChoice::Kind::whole) return Replicate();
-  if (role.kind == AxisChoice::Kind::partial) {
-    const auto& set = query.spec.linear[static_cast<size_t>(role.set)];
-    return contains(set, operand) ? Placement(Partial{role.op}) : Placement(Replicate());
-  }
-  const int dim = dim_cut_by(query.binding.operands[static_cast<size_t>(operand)], role).dim;
-  if (dim >= 0) return Shard{dim};
-  // A term that is added to a sum over ranks counts once.
-  const bool addend =
-      makes_partial(query, role.factor) && shares_linear_set(query, operand, role.factor);
-  return addend ? Placement(Partial{ReduceOp::sum}) : Placement(Replicate());
-}
-
 namespace {
+
+/// A factor, and how many of its elements are outside of the cut.
+using Cut = std::pair<int, int64_t>;
 
 /// Turns the axes' choices into shardings.
 class Combiner {
  public:
   Combiner(const ChoiceQuery& query, const DeviceMesh& mesh, std::span<const AxisChoice> axes)
-      : query_(query), binding_(query.binding), mesh_(mesh), axes_(axes) {}
+      : query_(query), binding_(query.binding), mesh_(mesh), axes_(axes) {
+    for (int axis = 0; axis < mesh.ndim(); ++axis) sizes_.push_back(mesh.axis_size(axis));
+  }
 
   std::optional<Choice> combine(int sized) {
     find_orders();
     if (sized >= 0 && !take_parts_of(static_cast<size_t>(sized))) return std::nullopt;
+    state_chunks();
     Choice choice;
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
       auto sharding = is_fetched(binding_, i)
@@ -143,25 +109,24 @@ class Combiner {
   /// For each factor, finds the order of the axes that cut it: that of the first operand already
   /// cut by them, otherwise mesh order.
   void find_orders() {
-    orders_.assign(binding_.factors.size(), {});
-    for (size_t f = 0; f < orders_.size(); ++f) {
-      Axes cutting;
-      for (int a = 0; a < mesh_.ndim(); ++a) {
-        const AxisChoice& axis = axes_[static_cast<size_t>(a)];
-        const auto factor = static_cast<int>(f);
-        if (axis.kind != AxisChoice::Kind::cut) continue;
-        if (axis.factor == factor || axis.with == factor) cutting.push_back(a);
-      }
-      orders_[f] = cutting.size() > 1 ? present_order(static_cast<int>(f), cutting) : cutting;
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const AxisChoice& axis = axes_[static_cast<size_t>(a)];
+      if (axis.kind != AxisChoice::Kind::cut) continue;
+      orders_[{axis.factor, axis.outer}].push_back(a);
+      if (axis.with >= 0 && axis.with != axis.factor) orders_[{axis.with, axis.outer}].push_back(a);
+    }
+    for (auto& [cut, order] : orders_) {
+      if (order.size() > 1) order = present_order(cut, order);
     }
   }
 
-  Axes present_order(int factor, const Axes& cutting) const {
+  Axes present_order(const Cut& cut, const Axes& cutting) const {
     for (size_t i = 0; i < binding_.operands.size(); ++i) {
-      const int d = Binding::dim_of(binding_.operands[i], factor);
+      const int d = Binding::dim_of(binding_.operands[i], cut.first);
       if (d < 0) continue;
       Axes order;
-      for (int axis : query_.operands[i]->sharding.axes_cutting(d)) {
+      const int64_t outer = outer_in(binding_.operands[i][static_cast<size_t>(d)], cut);
+      for (int axis : query_.operands[i]->sharding.pattern().cutting(d, outer)) {
         if (cutting.contains(axis)) order.push_back(axis);
       }
       if (order.size() == cutting.size()) return order;
@@ -169,58 +134,92 @@ class Combiner {
     return cutting;
   }
 
+  /// How many elements of a dim are outside of a cut of its factor.
+  int64_t outer_in(const Binding::BoundDim& dim, const Cut& cut) const {
+    return std::max<int64_t>(1, place_in(binding_, dim, cut.first).outer) * cut.second;
+  }
+
+  /// States the sizes of the chunks of a factor that some merged dim, as a whole, has not the
+  /// chunks of.
+  void state_chunks() {
+    for (const auto& [cut, order] : orders_) {
+      const auto& [factor, outer] = cut;
+      const int64_t size = binding_.factor(factor).size / outer;
+      if (parts_.count({factor, order[0]}) || !lacks_chunks(factor, size, order)) continue;
+      Pattern pattern(mesh_.ndim());
+      pattern.set_order(0, order);
+      auto parts = sizes_of_parts(pattern, sizes_, 0, size);
+      for (int i = 0; i < order.size(); ++i) {
+        parts_[{factor, order[i]}] = std::move(parts[static_cast<size_t>(i)]);
+      }
+    }
+  }
+
+  bool lacks_chunks(int factor, int64_t size, const Axes& order) const {
+    std::vector<int> parts;
+    for (const int axis : order) parts.push_back(sizes_[static_cast<size_t>(axis)]);
+    const auto lacks = [&](const BoundArray& array) {
+      const int d = Binding::dim_of(array, factor);
+      if (d < 0) return false;
+      const FactorPlace place = place_in(binding_, array[static_cast<size_t>(d)], factor);
+      return !boundaries_coincide(size, place.inner, parts);
+    };
+    return std::ranges::any_of(binding_.operands, lacks) ||
+           std::ranges::any_of(binding_.results, lacks) ||
+           std::ranges::any_of(binding_.stages, lacks);
+  }
+
   /// Takes the order and the sizes of parts of each factor that the operand is cut along. False
   /// when it has none of them, or where its parts divide elements of a factor.
   bool take_parts_of(size_t operand) {
     const Layout& given = *query_.operands[operand];
-    for (int d = 0; d < given.shape.ndim(); ++d) {
-      const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
-      const int factor = cut_factor_of(dim);
-      if (factor < 0 || size_by_parts(given.sharding.pattern(), d) < 0) continue;
-      const Axes cutting = given.sharding.axes_cutting(d);
-      const Axes& order = orders_[static_cast<size_t>(factor)];
+    const Pattern& pattern = given.sharding.pattern();
+    for (int a = 0; a < pattern.axes(); ++a) {
+      const int d = pattern[a].dim();
+      const int64_t outer = pattern[a].outer();
+      if (!pattern[a].is_shard() || pattern.depth(a) > 0) continue;
+      if (size_by_parts(pattern, d, outer) < 0) continue;
+      const auto found = std::ranges::find_if(orders_, [&](const auto& each) {
+        const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
+        return contains(dim, each.first.first) && outer_in(dim, each.first) == outer;
+      });
+      if (found == orders_.end()) continue;
+      const Axes cutting = pattern.cutting(d, outer);
+      const Axes& order = found->second;
       const bool same_axes =
           cutting.size() == order.size() &&
           std::ranges::all_of(cutting, [&](int axis) { return order.contains(axis); });
-      if (same_axes && !take_parts(given, d, factor)) return false;
+      if (same_axes && !take_parts(operand, d, found->first)) return false;
     }
     return !parts_.empty();
   }
 
-  bool take_parts(const Layout& given, int d, int factor) {
-    const int64_t inner = given.shape[d] / std::max<int64_t>(1, binding_.factor(factor).size);
+  bool take_parts(size_t operand, int d, const Cut& cut) {
+    const auto& dim = binding_.operands[operand][static_cast<size_t>(d)];
+    const int64_t inner = place_in(binding_, dim, cut.first).inner, outer = outer_in(dim, cut);
+    const Layout& given = *query_.operands[operand];
     std::vector<std::vector<int64_t>> parts =
-        sizes_of_parts(given.sharding.pattern(), given.grid->sizes(), d, given.shape[d]);
-    Axes& order = orders_[static_cast<size_t>(factor)];
-    order = given.sharding.axes_cutting(d);
+        sizes_of_parts(given.sharding.pattern(), sizes_, d, given.shape[d] / outer, outer);
+    Axes& order = orders_[cut];
+    order = given.sharding.pattern().cutting(d, outer);
     for (size_t i = 0; i < parts.size(); ++i) {
       for (int64_t& part : parts[i]) {
         if (inner == 0 || part % inner != 0) return false;
         part /= inner;
       }
-      parts_[{factor, order[static_cast<int>(i)]}] = std::move(parts[i]);
+      parts_[{cut.first, order[static_cast<int>(i)]}] = std::move(parts[i]);
     }
     return true;
   }
 
-  /// The factor of a dim that some axis cuts, or -1.
-  int cut_factor_of(const Binding::BoundDim& dim) const {
-    for (const int factor : dim) {
-      if (!orders_[static_cast<size_t>(factor)].empty()) return factor;
-    }
-    return -1;
-  }
-
   /// A cut of dim `d` of an array along `factor`, with the sizes of its parts if they are explicit.
   Placement cut(const BoundArray& array, int d, int factor, int axis) const {
+    const auto& dim = array[static_cast<size_t>(d)];
+    Shard shard{d, {}, outer_in(dim, {factor, axes_[static_cast<size_t>(axis)].outer})};
     const auto found = parts_.find({factor, axis});
-    if (found == parts_.end()) return Shard{d};
-    int64_t inner = 1;
-    for (const int other : array[static_cast<size_t>(d)]) {
-      if (other != factor) inner *= binding_.factor(other).size;
-    }
-    Shard shard{d, found->second};
-    for (int64_t& size : shard.sizes) size *= inner;
+    if (found == parts_.end()) return shard;
+    shard.sizes = found->second;
+    for (int64_t& size : shard.sizes) size *= place_in(binding_, dim, factor).inner;
     return shard;
   }
 
@@ -247,7 +246,7 @@ class Combiner {
     const bool moves_rows = query_.spec.by_index.has_value();
     const size_t rows = moves_rows ? static_cast<size_t>(query_.spec.by_index->rows) : operand;
     if (operand != rows) return pattern_like_rows(operand, fetched_pattern(rows));
-    const Pattern& given = query_.operands[operand]->sharding.pattern();
+    const Pattern given = plain_where_fetched(operand);
     const bool sized = given.has_sizes() || !parts_.empty();
     const int dim = fetched_dim(binding_, operand);
     Pattern pattern = given;
@@ -266,7 +265,18 @@ class Combiner {
     for (const auto& [a, wanted] : leaving) {
       // Sizes of a factor's parts do not divide those of the axes that stay.
       const bool is_inner = wanted.is_shard(dim) && !pattern.cutting(dim).empty();
-      pattern.set(a, is_inner ? Placement(Shard{dim}) : wanted);
+      pattern.set(a, is_inner ? Placement(Shard{dim, {}, wanted.outer()}) : wanted);
+    }
+    return pattern;
+  }
+
+  /// The given pattern, with cuts of whole dims in place of inner factors of those that are
+  /// fetched.
+  Pattern plain_where_fetched(size_t operand) const {
+    Pattern pattern = query_.operands[operand]->sharding.pattern();
+    for (int a = 0; a < mesh_.ndim(); ++a) {
+      const int dim = pattern[a].dim();
+      if (pattern[a].outer() > 1 && is_fetched_dim(operand, dim)) pattern.set(a, Shard{dim});
     }
     return pattern;
   }
@@ -330,43 +340,40 @@ class Combiner {
     }
     for (size_t d = 0; d < array.size(); ++d) {
       const auto dim = static_cast<int>(d);
-      const bool as_it_is = fetched >= 0 && is_fetched_dim(static_cast<size_t>(fetched), dim);
-      const int factor = cut_factor_of(array[d]);
-      const Axes order = as_it_is     ? pattern.cutting(dim)
-                         : factor < 0 ? Axes()
-                                      : orders_[static_cast<size_t>(factor)];
-      if (!coincides(array[d], order)) return std::nullopt;
-      if (order.size() > 1) pattern.set_order(dim, order);
+      if (fetched >= 0 && is_fetched_dim(static_cast<size_t>(fetched), dim)) continue;
+      std::set<int64_t> seen;
+      for (const auto& [cut, order] : orders_) {
+        if (!contains(array[d], cut.first)) continue;
+        const int64_t outer = outer_in(array[d], cut);
+        if (!seen.insert(outer).second) return std::nullopt;
+        if (order.size() > 1) pattern.set_order(dim, order, outer);
+      }
     }
-    if (!pattern.has_sizes()) return Sharding::of(mesh_, pattern);
+    if (!pattern.has_sizes() && !pattern.has_inner()) return Sharding::of(mesh_, pattern);
     try {
+      if (!factored(shape_of(array), {&pattern, 1}, sizes_)) return std::nullopt;
       return Sharding::of(mesh_, pattern);
     } catch (const std::invalid_argument&) {  // sizes that do not divide the parts outside of them
       return std::nullopt;
     }
   }
 
-  bool coincides(const Binding::BoundDim& dim, const Axes& order) const {
-    if (dim.size() < 2 || order.empty()) return true;
-    size_t at = 0;
-    while (orders_[static_cast<size_t>(dim[at])].empty()) ++at;
-    const bool sized = parts_.count({dim[at], order[0]}) > 0;
-    int64_t inner = 1;
-    for (size_t i = at + 1; i < dim.size(); ++i) {
-      if (!orders_[static_cast<size_t>(dim[i])].empty()) return false;
-      inner *= binding_.factor(dim[i]).size;
+  Shape shape_of(const BoundArray& array) const {
+    Shape shape;
+    for (const auto& dim : array) {
+      shape.push_back(std::transform_reduce(dim.begin(), dim.end(), int64_t{1}, std::multiplies(),
+                                            [&](int f) { return binding_.factor(f).size; }));
     }
-    if (sized) return true;
-    std::vector<int> parts;
-    for (int axis : order) parts.push_back(mesh_.axis_size(axis));
-    return boundaries_coincide(binding_.factor(dim[at]).size, inner, parts);
+    return shape;
   }
 
   const ChoiceQuery& query_;
   const Binding& binding_;
   const DeviceMesh& mesh_;
   std::span<const AxisChoice> axes_;
-  std::vector<Axes> orders_;
+  std::vector<int> sizes_;
+  /// The axes that cut a factor, or its own inner factor, outermost first.
+  std::map<Cut, Axes> orders_;
   /// Explicit sizes of the parts of a factor along an axis, by factor and axis.
   std::map<std::pair<int, int>, std::vector<int64_t>> parts_;
 };

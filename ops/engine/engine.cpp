@@ -79,6 +79,15 @@ Tensor moved_to(const Tensor& tensor, const Ref<Layout>& layout) {
   return run_plan(tensor, plan_between(layout_of(tensor), layout));
 }
 
+Tensor with_whole_cuts(const Tensor& tensor) {
+  if (!tensor.is_sharded() || !tensor.sharding().has_inner()) return tensor;
+  Pattern pattern = tensor.sharding().pattern();
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (pattern[axis].outer() > 1) pattern.set(axis, Shard{pattern[axis].dim()});
+  }
+  return redistributed(tensor, Sharding::of(tensor.sharding().mesh(), pattern));
+}
+
 DeviceMesh mesh_to_join(const OpBody& op, std::span<const Tensor> operands) {
   DeviceMesh mesh;
   bool joins = false;

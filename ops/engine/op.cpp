@@ -125,6 +125,7 @@ static std::shared_ptr<const OpBody> made_body(OpSpec spec, bool built_in) {
   check_all_numbers(spec, body->fixed_rule ? &*body->fixed_rule : nullptr);
   body->saved_in = saved_operands(spec, built_in);
   body->saved_out = mask_of(spec.saves_out);
+  if (built_in && !spec.positions) spec.positions.emplace();
   if (spec.takes.empty()) spec.takes = {built_in ? anything() : Takes{}};
   body->dense_in = 0;
   for (size_t i = 0; i < kMaxOperands; ++i) {
@@ -193,6 +194,20 @@ const Shape& Call::in_shape(int i) const { return body_.route.operand(i).used->s
 const Shape& Call::out_shape(int i) const { return body_.route.result(i).shape; }
 const Box& Call::in_box(int i) const { return body_.route.operand(i).box; }
 const Box& Call::out_box(int i) const { return body_.route.result(i).box; }
+
+static Region region_of(const Ref<Layout>& layout, const MemoryBlock& block, const Box& box) {
+  if (!layout->sharding.has_inner()) return {block, box, layout->shape};
+  const Ref<Layout> factors = in_factors(layout);
+  return {divided(block, factors->box.shape), factors->box, factors->shape};
+}
+Region Call::in_region(int i) const {
+  return region_of(body_.route.operand(i).used, in(i), in_box(i));
+}
+Region Call::out_region(int i) const {
+  const auto& results = body_.route.results;
+  return results.empty() ? in_region(i)
+                         : region_of(results[static_cast<size_t>(i)], out(i), out_box(i));
+}
 
 const Attributes& Call::attributes() const { return body_.attributes; }
 bool Call::accumulate(int i) const { return body_.accumulate[static_cast<size_t>(i)]; }

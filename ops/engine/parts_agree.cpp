@@ -7,19 +7,32 @@
 namespace weft {
 
 using BoundArray = Binding::BoundArray;
-using FactorParts = std::vector<std::vector<int64_t>>;
+/// The sizes of the parts along each axis of several devices, for each cut of a factor, by how many
+/// of its elements are outside of the cut.
+using FactorParts = std::map<int64_t, std::vector<std::vector<int64_t>>>;
 
-/// The sizes of a dim's parts, in elements of the factor.
-static FactorParts factor_parts(const Sharding& sharding, int d, int64_t size,
-                                const Factor& factor) {
-  FactorParts parts = sizes_of_parts(sharding.pattern(), sharding.body()->grid->sizes(), d, size);
-  const int64_t inner = std::max<int64_t>(1, size / std::max<int64_t>(1, factor.size));
-  for (auto& level : parts) {
-    for (int64_t& part : level) part /= inner;
+/// The parts of a dim's factors, in elements of these.
+static std::map<int, FactorParts> factor_parts(const Binding& binding, const Sharding& sharding,
+                                               int d, int64_t size,
+                                               const Binding::BoundDim& factors) {
+  std::map<int, FactorParts> made;
+  for (const int factor : factors) made[factor];
+  const Pattern& pattern = sharding.pattern();
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    if (!pattern[axis].is_shard(d) || pattern.depth(axis) > 0) continue;
+    const int64_t outer = pattern[axis].outer();
+    const CutFactor cut =
+        factor_cut_at(binding, factors, outer).value_or(CutFactor{factors.front(), 1});
+    auto parts = sizes_of_parts(pattern, sharding.body()->grid->sizes(), d, size / outer, outer);
+    const int64_t inner = std::max<int64_t>(1, place_in(binding, factors, cut.factor).inner);
+    for (auto& level : parts) {
+      for (int64_t& part : level) part /= inner;
+    }
+    // A cut by an axis of one device is none.
+    std::erase_if(parts, [](const auto& level) { return level.size() == 1; });
+    if (!parts.empty()) made[cut.factor][cut.outer] = std::move(parts);
   }
-  // A cut by an axis of one device is none.
-  std::erase_if(parts, [](const auto& level) { return level.size() == 1; });
-  return parts;
+  return made;
 }
 
 /// Compares the parts of each factor of an array with those that it was `seen` in before.
@@ -27,14 +40,12 @@ static bool agrees(const Binding& binding, const BoundArray& array, const Shardi
                    const Shape& shape, std::map<int, FactorParts>& seen) {
   for (size_t d = 0; d < array.size(); ++d) {
     if (array[d].empty()) continue;
-    // The factor that a cut of merged dims passes to: the first that is longer than 1.
-    const auto found =
-        std::ranges::find_if(array[d], [&](int f) { return binding.factor(f).size != 1; });
-    const int factor = found == array[d].end() ? array[d].front() : *found;
-    if (binding.factor(factor).fetched) continue;
     const auto dim = static_cast<int>(d);
-    const FactorParts parts = factor_parts(sharding, dim, shape[dim], binding.factor(factor));
-    if (seen.try_emplace(factor, parts).first->second != parts) return false;
+    for (auto& [factor, parts] : factor_parts(binding, sharding, dim, shape[dim], array[d])) {
+      const bool is_one = binding.factor(factor).size == 1 && shape[dim] != 1;
+      if (binding.factor(factor).fetched || is_one) continue;
+      if (seen.try_emplace(factor, parts).first->second != parts) return false;
+    }
   }
   return true;
 }

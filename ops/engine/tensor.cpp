@@ -153,7 +153,15 @@ Sharding Tensor::sharding() const { return checked("sharding", *this).layout->sh
 bool Tensor::is_sharded() const {
   return static_cast<bool>(checked("sharding", *this).layout->sharding);
 }
-Box Tensor::box() const { return checked("box", *this).layout->box; }
+Box Tensor::box() const {
+  const Layout& layout = *checked("box", *this).layout;
+  if (layout.sharding.has_inner()) {
+    fail(
+        "box: the tensor ", layout.shape, " is laid out as ", layout.sharding,
+        ", expected cuts of whole dims; a part of an inner factor is a box of the reshaped tensor");
+  }
+  return layout.box;
+}
 MemoryBlock Tensor::block() const { return checked("block", *this).block(); }
 const Ref<Storage>& Tensor::storage() const { return checked("storage", *this).storage; }
 
@@ -332,9 +340,10 @@ void check_sizes(const char* what, const Placements& placements, const Shape& sh
     const int dim = placement.counted(shape.ndim()).dim();
     const std::span<const int64_t> sizes = placement.sizes();
     const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-    if (dim >= shape.ndim() || sum == shape[dim]) return;
-    fail(what, ": sum of the sizes of ", placement, " is ", sum, ", expected ", shape[dim],
-         ", the size of dim ", dim, " of ", shape);
+    if (dim >= shape.ndim() || sum * placement.outer() == shape[dim]) return;
+    fail(what, ": sum of the sizes of ", placement, " is ", sum, ", expected ",
+         shape[dim] / placement.outer(), ", the size of dim ", dim, " of ", shape,
+         placement.outer() > 1 ? " over its outer factors" : "");
   };
   for (const Placement& placement : placements.by_position()) check(placement);
   for (const NamedPlacement& named : placements.by_name()) check(named.placement);

@@ -90,6 +90,9 @@ template <class Keep> Sharding keeping(const Sharding& sharding, const Keep& kee
 /// Returns `sharding` with every Partial made Replicate.
 Sharding reduced_sharding(const Sharding& sharding);
 
+/// Returns the tensor, redistributed to cuts of whole dims in place of those of inner factors.
+Tensor with_whole_cuts(const Tensor& tensor);
+
 /// True if this rank's part contributes to the whole. False on all but the first ranks of a
 /// Partial(sum) if each rank knows the whole: their addends are 0.
 bool counts_here(const Sharding& sharding);

@@ -258,7 +258,7 @@ class SampleSweep {
     }
     NoGrad no_grad;
     TrafficScope scope(Traffic::allow);
-    const bool terms = actual.sharding().has_partial();
+    const bool terms = actual.sharding().has_partial() || actual.sharding().has_inner();
     const Tensor seen = terms ? actual.full_tensor() : actual;
     const double bound = std::max(bound_of(whole.dtype), bound_of_operands());
     std::string off = difference(seen.to_vector<double>(),

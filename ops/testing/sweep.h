@@ -70,7 +70,7 @@ std::string difference(const std::vector<double>& actual, const std::vector<doub
 std::vector<Sharding> all_shardings(const DeviceMesh& mesh, int ndim, DType dtype);
 
 /// Returns layouts whose parts have explicit sizes (uneven ones and empty ones, over one axis and
-/// over all), next to some without: replicated, cut into chunks, Partial.
+/// over all) or cut inner factors, next to some others: replicated, cut into chunks, Partial.
 std::vector<Sharding> sized_shardings(const DeviceMesh& mesh, const Shape& shape, DType dtype);
 
 /// Calls `visit` with combinations of one choice for each operand, `counts` of them: all if there

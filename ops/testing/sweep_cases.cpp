@@ -94,6 +94,12 @@ std::vector<Sharding> sized_shardings(const DeviceMesh& mesh, const Shape& shape
     if (d > 0 && axis > 0) last.set(0, Shard{0});
     last.set(axis, Shard{d, sizes});
     shardings.push_back(Sharding::of(mesh, last));
+    for (int64_t outer = 2; outer < shape[d]; ++outer) {
+      if (shape[d] % outer != 0) continue;
+      last.set(axis, Shard{d, {}, outer});
+      shardings.push_back(Sharding::of(mesh, last));
+      break;
+    }
   }
   return shardings;
 }

@@ -32,7 +32,7 @@ std::optional<Placement> placement_of(py::handle object) {
 py::object object_of(const Placement& placement) {
   if (placement.is_shard()) {
     const std::span<const int64_t> sizes = placement.sizes();
-    return py::cast(Shard{placement.dim(), {sizes.begin(), sizes.end()}});
+    return py::cast(Shard{placement.dim(), {sizes.begin(), sizes.end()}, placement.outer()});
   }
   if (placement.is_partial()) return py::cast(Partial{placement.op()});
   return py::cast(Replicate());
@@ -66,7 +66,7 @@ std::optional<Placements> placements_of(py::handle object) {
 /// The arguments that rebuild a placement.
 static py::tuple told_of(const Replicate&) { return py::tuple(0); }
 static py::tuple told_of(const Shard& shard) {
-  return py::make_tuple(shard.dim, py::tuple(py::cast(shard.sizes)));
+  return py::make_tuple(shard.dim, py::tuple(py::cast(shard.sizes)), shard.outer);
 }
 static py::tuple told_of(const Partial& partial) { return py::make_tuple(name_of(partial.op)); }
 
@@ -115,26 +115,33 @@ void bind_placements(py::module_& m) {
   auto shard_class = bind_kind<Shard>(
       m, "Shard",
       "Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / "
-      "devices) elements, the last devices fewer or none; or slices of explicit `sizes`");
+      "devices) elements, the last devices fewer or none; or slices of explicit `sizes`. With "
+      "`outer` above 1, the dim of n elements is seen as [outer, n / outer], and the slices are "
+      "those of the second factor: a tensor [4, 6] with Shard(1) is, as [24], one with Shard(0, "
+      "outer=4)");
   shard_class
-      .def(py::init([](int dim, std::vector<int64_t> sizes) {
-             Shard shard{dim, std::move(sizes)};
+      .def(py::init([](int dim, std::vector<int64_t> sizes, int64_t outer) {
+             Shard shard{dim, std::move(sizes), outer};
              Placement{shard};  // checks it
              return shard;
            }),
-           "dim"_a = 0, "sizes"_a = std::vector<int64_t>(),
+           "dim"_a = 0, "sizes"_a = std::vector<int64_t>(), "outer"_a = 1,
            "A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one "
            "that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, "
            "adding up to the dim's size; where other axes cut the dim outside of this one, as many "
            "for each of their slices, in order")
-      .def_readonly("dim", &Shard::dim);
+      .def_readonly("dim", &Shard::dim)
+      .def_readonly("outer", &Shard::outer,
+                    "The elements of the dim's factors outside of the one that is cut");
   getter(shard_class, "sizes",
          "Explicit sizes of the slices; empty for slices of ceil(size / devices) elements",
          [](const Shard& s) { return py::tuple(py::cast(s.sizes)); });
   shard_class.def("__repr__", [](const Shard& s) -> std::string {
-    if (s.sizes.empty()) return concat("Shard(", s.dim, ")");
-    return concat("Shard(", s.dim, ", sizes=", std::string(py::repr(py::tuple(py::cast(s.sizes)))),
-                  ")");
+    std::string text = concat("Shard(", s.dim);
+    if (!s.sizes.empty()) {
+      text += concat(", sizes=", std::string(py::repr(py::tuple(py::cast(s.sizes)))));
+    }
+    return text + (s.outer > 1 ? concat(", outer=", s.outer, ")") : ")");
   });
   bind_kind<Partial>(m, "Partial",
                      "Each device along the axis holds a tensor of full size; the value is their "

@@ -153,13 +153,14 @@ static int results_of(const std::string& name, const std::string& rule) {
 static Op own_op(const std::string& name, const std::string& rule, const py::function& forward,
                  const py::object& backward, const std::vector<std::vector<int>>& linear,
                  std::optional<DType> dtype, bool saves_outputs, const std::vector<DType>& dtypes,
-                 std::optional<bool> differentiable,
-                 const std::vector<std::vector<Shape>>& samples) {
+                 std::optional<bool> differentiable, const std::vector<std::vector<Shape>>& samples,
+                 const std::optional<std::vector<std::string>>& positions) {
   const int results = results_of(name, rule);
   OpSpec spec;
   spec.name = name;
   spec.rule_text = rule;
   spec.linear = linear;
+  spec.positions = positions;
   spec.forward = [name, results, kept = Callable(forward)](const Call& call) {
     run_forward(name, kept, results, call);
   };
@@ -196,7 +197,8 @@ static constexpr const char* kOwnOpDoc =
     "unless given. `dtypes`: those that operands may have; any unless given. Without backward a "
     "gradient that reaches the op raises a ValueError; with differentiable=False it stops there, "
     "as it does at results of integers. `samples`: operand shapes of the calls that weft.testing "
-    "runs";
+    "runs. `positions`: the factors along which forward reads positions, all unless given; along "
+    "others, operands may have cuts of inner factors (Shard.outer)";
 
 static std::string reason_without_gradient(const Op& op) {
   const OpSpec& spec = op.spec();
@@ -215,8 +217,9 @@ void bind_ops(py::module_& m) {
                           "layouts) and `values` (scalars) as its kernel takes them");
   op_class
       .def(py::init(&own_op),
-           Signature("(name, rule, forward, backward=None, *, linear=[], dtype=None, "
-                     "saves_outputs=False, dtypes=[], differentiable=None, samples=[])"),
+           Signature(
+               "(name, rule, forward, backward=None, *, linear=[], dtype=None, "
+               "saves_outputs=False, dtypes=[], differentiable=None, samples=[], positions=None)"),
            kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; });
   getter(op_class, "rule", "How the dims of operands and results belong together",

@@ -43,7 +43,8 @@ static Tensor redistributed(const Tensor& x, const py::object& first, const py::
 
 /// No communication: all of it follows from the layout.
 static std::vector<std::pair<Shape, Shape>> boxes_of(const Tensor& x) {
-  if (!x.is_sharded()) return {{x.box().offset, x.box().shape}};
+  const Box own = x.box();
+  if (!x.is_sharded()) return {{own.offset, own.shape}};
   const DeviceMesh mesh = x.sharding().mesh();
   std::vector<int> sizes;
   for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));

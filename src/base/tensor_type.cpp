@@ -137,6 +137,10 @@ Placement::Placement(Shard shard) : kind_(Kind::shard), dim_(static_cast<int8_t>
       fail("placement: a size of Shard(", shard.dim, ") must be at least 0, got ", size);
     }
   }
+  if (shard.outer < 1) {
+    fail("placement: outer of Shard(", shard.dim, ") must be at least 1, got ", shard.outer);
+  }
+  outer_ = shard.outer;
   const size_t count = shard.sizes.size();
   if (count == 0) return;
   shard.sizes.resize(2 * count + 1, 0);
@@ -190,6 +194,7 @@ std::ostream& operator<<(std::ostream& out, const Placement& placement) {
   if (placement.is_replicate()) return out << 'R';
   if (placement.is_shard()) {
     out << "S(" << placement.dim();
+    if (placement.outer() > 1) out << " in " << placement.outer() << "x*";
     if (placement.has_sizes()) out << ": " << sizes_in_words(placement.sizes());
     return out << ')';
   }

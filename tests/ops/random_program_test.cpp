@@ -311,10 +311,28 @@ static std::string listing(const Program& program, size_t upto) {
   return text;
 }
 
+/// Sometimes makes cuts of whole dims those of inner factors.
+static Sharding with_inner_cuts(const Sharding& given, const Shape& shape, SweepRandom& random) {
+  Pattern pattern = given.pattern();
+  std::vector<int> sizes;
+  for (int axis = 0; axis < pattern.axes(); ++axis) {
+    sizes.push_back(given.mesh().axis_size(axis));
+    if (!pattern[axis].is_shard() || random.below(3) != 0) continue;
+    const int dim = pattern[axis].dim();
+    const int64_t outer = 1 + random.below(4);
+    Pattern inner = pattern;
+    if (shape[dim] % outer == 0) inner.set(axis, Shard{dim, {}, outer});
+    pattern = inner;
+  }
+  const bool fits = factored(shape, {&pattern, 1}, sizes).has_value();
+  return fits ? Sharding::of(given.mesh(), pattern) : given;
+}
+
 /// This rank's part of `whole` in a random layout, including terms of a Partial.
 static Tensor at_random(const SweepArray& whole, const DeviceMesh& mesh, SweepRandom& random) {
   std::vector<Sharding> all = all_shardings(mesh, whole.shape.ndim(), whole.dtype);
-  const Sharding& sharding = all[static_cast<size_t>(random.below(int64_t(all.size())))];
+  const Sharding sharding = with_inner_cuts(
+      all[static_cast<size_t>(random.below(int64_t(all.size())))], whole.shape, random);
   int parts = 1, index = 0;
   ReduceOp op = ReduceOp::sum;
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
@@ -335,7 +353,9 @@ static Tensor maybe_moved(const Tensor& tensor, SweepRandom& random) {
     const int64_t choice = random.below(tensor.ndim() + 1);
     placements.push_back(choice == 0 ? Placement(Replicate()) : Shard{int(choice) - 1});
   }
-  return tensor.redistribute(Placements(std::span<const Placement>(placements)));
+  const Sharding chunks(tensor.sharding().mesh(),
+                        Placements(std::span<const Placement>(placements)));
+  return redistributed(tensor, with_inner_cuts(chunks, tensor.shape(), random));
 }
 
 static std::string off_by(const Tensor& actual, const Tensor& whole) {

@@ -211,6 +211,10 @@ class Draw:
         first = pick.choice([n for n in range(1, x.size + 1) if x.size % n == 0] or [1])
         spread = [pick.choice((2, 3)) if d == dim and n == 1 else n for d, n in enumerate(x.shape)]
         name, function = self.one_view(x)
+        pair = x.shape[dim : dim + 2]
+        flat = [*x.shape[:dim], int(np.prod(pair)), *x.shape[dim + 2 :]]
+        outer = self.outer(x.shape[dim])
+        split = [*x.shape[:dim], outer, x.shape[dim] // outer, *x.shape[dim + 1 :]]
         return Step(
             *self.random.choice(
                 (
@@ -218,6 +222,8 @@ class Draw:
                     (name, [i], function),
                     (name, [i], function),
                     (f"reshape {first}", [i], lambda m, x: m.reshape(x, (first, -1))),
+                    (f"reshape {flat}", [i], lambda m, x: m.reshape(x, flat)),
+                    (f"reshape {split}", [i], lambda m, x: m.reshape(x, split)),
                     (f"expand {spread}", [i], lambda m, x: m.broadcast_to(x, spread)),
                     (f"flip {dim}", [i], lambda m, x: m.flip(x, (dim,))),
                     (f"roll {steps} {dim}", [i], lambda m, x: m.roll(x, steps, dim)),
@@ -368,4 +374,14 @@ class Draw:
     def placements(self, x, axes):
         kinds = [weft.Replicate(), weft.Partial()]
         kinds += [weft.Shard(d) for d in range(x.ndim)] * 2
-        return [self.random.choice(kinds) for _ in range(axes)]
+        chosen = [self.random.choice(kinds) for _ in range(axes)]
+        inner = self.random.randrange(axes)
+        dim = getattr(chosen[inner], "dim", None)
+        if dim is None or self.random.random() < 0.5:
+            return chosen
+        # Other axes may cut the same inner factor, but not another one.
+        cut = weft.Shard(dim, outer=self.outer(x.shape[dim]))
+        return [cut if p == weft.Shard(dim) else p for p in chosen]
+
+    def outer(self, size):
+        return self.random.choice([n for n in range(1, size + 1) if size % n == 0] or [1])

@@ -100,6 +100,14 @@ inline std::span<const Tensor> tensors_of(PassedTensors list) {
   return {reinterpret_cast<const Tensor*>(list.begin()), list.size()};
 }
 
+/// This rank's part of a tensor as a box of a shape in which inner factors that are cut (see
+/// Shard::outer) are dims of their own. Without such cuts, it has the tensor's dims.
+struct Region {
+  MemoryBlock block;
+  Box box;
+  Shape shape;
+};
+
 /// One run of an op's forward on one device: this rank's parts of operands and results, and their
 /// position in the whole tensors. A forward never communicates.
 class WEFT_API Call {
@@ -117,6 +125,9 @@ class WEFT_API Call {
   const Shape& out_shape(int i = 0) const;
   const Box& in_box(int i) const;
   const Box& out_box(int i = 0) const;
+  /// The same where inner factors of dims may be cut, for an op that needs the positions.
+  Region in_region(int i) const;
+  Region out_region(int i = 0) const;
 
   const Attributes& attributes() const;
   int64_t attribute(int i) const { return attributes().structure[i]; }

@@ -111,6 +111,11 @@ struct OpSpec {
 
   /// Sets of operands in which the op is jointly linear: a Partial of them passes to the results.
   std::vector<std::vector<int>> linear = {};
+  /// Factors along which forward reads the position of this rank's part (Call::in_box, out_box);
+  /// "..." for all leading dims. Along other factors an operand may have cuts of inner factors
+  /// (Shard::outer), which ops with positions get redistributed. All factors unless given;
+  /// `register_op` makes that none.
+  std::optional<std::vector<std::string>> positions = {};
   /// Returns the dtype of result i; without it, results have operand 0's dtype.
   std::function<DType(const Attributes&, std::span<const DType>, int result)> dtype = {};
 
@@ -186,8 +191,8 @@ class WEFT_API Op {
   std::shared_ptr<const OpBody> body_;
 };
 
-/// Registers a built-in op in `all_ops` and returns it. Unless given, `takes` is anything(), and
-/// `saves_in` are the operands that are not in every set of `linear`.
+/// Registers a built-in op in `all_ops` and returns it. Unless given, `takes` is anything(),
+/// `positions` are none, and `saves_in` are the operands that are not in every set of `linear`.
 WEFT_API Op register_op(OpSpec spec);
 /// The registered built-in ops.
 WEFT_API const std::vector<Op>& all_ops();

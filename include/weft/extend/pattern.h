@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,10 +71,14 @@ class WEFT_API Pattern {
   int axes() const { return axes_; }
   const Placement& operator[](int axis) const { return placements_[static_cast<size_t>(axis)]; }
   std::span<const Placement> placements() const { return {placements_.data(), axes_}; }
-  /// For a Shard: how many axes cut its dim before this one.
+  /// For a Shard: how many axes cut its factor of the dim before this one.
   int depth(int axis) const { return depth_[static_cast<size_t>(axis)]; }
-  /// Axes that cut `dim`, outermost first.
+  /// Axes that cut `dim`, those of outer factors first, for each factor outermost first.
   Axes cutting(int dim) const;
+  /// Axes that cut the factor of `dim` inside of `outer`, outermost first.
+  Axes cutting(int dim, int64_t outer) const;
+  /// True when some axis cuts an inner factor of a dim.
+  bool has_inner() const;
   bool is_innermost(int axis) const;
   /// The axes that are Partial, in mesh order.
   Axes partial_axes() const;
@@ -81,12 +86,13 @@ class WEFT_API Pattern {
   /// True when the parts along some axis have explicit sizes.
   bool has_sizes() const;
 
-  /// Makes a Shard the innermost cut of its dim. Axes inside the axis' former cut move outwards and
-  /// lose their explicit sizes.
+  /// Makes a Shard the innermost cut of its factor of the dim. Axes inside the axis' former cut
+  /// move outwards and lose their explicit sizes.
   void set(int axis, Placement placement);
-  /// Makes `axes`, outermost first, the axes that cut `dim`. Those that cut it keep their sizes.
-  void set_order(int dim, const Axes& axes);
-  /// Replaces the Shard on an axis by one of the same dim at the same depth.
+  /// Makes `axes`, outermost first, the axes that cut that factor of `dim`. Those that cut it keep
+  /// their sizes.
+  void set_order(int dim, const Axes& axes, int64_t outer = 1);
+  /// Replaces the Shard on an axis by one of the same factor at the same depth.
   void set_sizes(int axis, std::vector<int64_t> sizes);
   /// Replicates on an axis of one device: the parts along other axes stay.
   void drop_trivial(int axis);
@@ -106,15 +112,16 @@ uint64_t hash_of(const Pattern& pattern);
 /// sizes. std::invalid_argument when a Shard has another number of sizes than parts, or when they
 /// do not add up to the parts that they divide.
 WEFT_API Pattern normalised(Pattern pattern, std::span<const int> sizes);
-/// Returns how many elements of `dim` the explicit sizes add up to; -1 when it has none.
-WEFT_API int64_t size_by_parts(const Pattern& pattern, int dim);
+/// Returns how many elements the explicit sizes of that factor of `dim` add up to; -1 without any.
+WEFT_API int64_t size_by_parts(const Pattern& pattern, int dim, int64_t outer = 1);
 
 /// Returns the sizes of the parts of a dim of `size` elements along each axis that cuts it,
 /// outermost first, on a mesh with axes of these sizes; those of an inner axis divide the parts of
-/// the axis outside of it, one after the other.
+/// the axis outside of it, one after the other. With `outer`, those of the dim's factor inside of
+/// it, which has `size` elements.
 WEFT_API std::vector<std::vector<int64_t>> sizes_of_parts(const Pattern& pattern,
                                                           std::span<const int> sizes, int dim,
-                                                          int64_t size);
+                                                          int64_t size, int64_t outer = 1);
 
 /// Part `index` of `size` elements cut into `parts`, as torch.chunk cuts: parts have ceil(size /
 /// parts) elements, the last ones fewer or none.
@@ -128,7 +135,24 @@ inline Chunk chunk_of(int64_t size, int parts, int index) {
   return {begin, std::min(length, size - begin)};
 }
 
-/// Returns the part of `shape` at `coordinates` of a mesh with axes of these sizes.
+/// A shape with each dim divided into factors such that every cut is one of a whole factor: what a
+/// rank holds is then a box.
+struct Factoring {
+  Shape shape;
+  /// The index of each dim's first factor.
+  std::vector<int> first;
+  /// The given patterns, with cuts of these factors.
+  std::vector<Pattern> patterns;
+};
+/// Returns the least factors that suit all the patterns, on a mesh with axes of these sizes;
+/// nullopt where there are none: parts of one cut are not multiples of the elements inside of
+/// another.
+WEFT_API std::optional<Factoring> factored(const Shape& shape, std::span<const Pattern> patterns,
+                                           std::span<const int> sizes);
+
+/// Returns the part of `shape` at `coordinates` of a mesh with axes of these sizes. A dim of which
+/// an inner factor is cut has the parts' position if they were stored one after the other: parts
+/// are disjoint and cover the dim, but do not hold its elements in order.
 WEFT_API Box box_of(const Pattern& pattern, std::span<const int> sizes, const Shape& shape,
                     std::span<const int> coordinates);
 /// The same for rank `rank`; the last axis varies fastest.

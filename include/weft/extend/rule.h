@@ -17,9 +17,9 @@ namespace weft {
 //   "... v:max -> ..."              the factor is reduced by max (or min)
 //   "... [d] -> ... [d]"            never sharded: whole on each device
 //   "... -> +v ..."                 the op creates the factor; its size comes with the rule
-//   "b s (h d) -> b s h d"          merged dims; a cut passes to h where chunk boundaries coincide
-//   "a ~b -> a +c"                  the engine fetches the slice of b that a slice of c needs
-//   "a b -> ."                      a result without dims; an empty right side: no result
+//   "b s (h d) -> b s h d"          merged dims; a cut passes to h, and to d as one of an inner
+//   factor "a ~b -> a +c"                  the engine fetches the slice of b that a slice of c
+//   needs "a b -> ."                      a result without dims; an empty right side: no result
 //
 // `...` stands for any number of leading dims of an operand, which broadcast from the right.
 
