@@ -7,6 +7,7 @@
 #include "ops/promotion.h"
 #include "ops/sorting.h"
 #include "ops/take.h"
+#include "weft/linalg.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -245,8 +246,14 @@ Tensor matrix_norm(const Tensor& a, bool keepdims) {
 
 Tensor matrix_norm(const Tensor& a, double order, bool keepdims) {
   check_matrix_norm(a);
+  if (std::abs(order) == 2) {
+    const bool is_half = a.dtype() == DType::bf16 || a.dtype() == DType::f16;
+    const Tensor s = linalg::svdvals(is_half ? cast(a, DType::f32) : a);
+    const Tensor value = (order > 0 ? max : min)(s, {-1}, keepdims);
+    return as_dtype(keepdims ? unsqueeze(value, -1) : value, is_half ? a.dtype() : s.dtype());
+  }
   if (std::abs(order) != 1 && !std::isinf(order)) {
-    fail("matrix_norm: the order is ", order, ", expected 'fro', 1, -1, inf or -inf");
+    fail("matrix_norm: the order is ", order, ", expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf");
   }
   const Tensor sums = sum(abs(a), {std::isinf(order) ? -1 : -2}, true);
   const Tensor extreme = (order > 0 ? max : min)(sums, {-2, -1}, keepdims);

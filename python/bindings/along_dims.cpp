@@ -2,6 +2,7 @@
 #include <variant>
 
 #include "python/bindings/bindings.h"
+#include "weft/linalg.h"
 #include "weft/ops.h"
 
 // Functions along dims: reductions, orders, and elements that indices select.
@@ -103,14 +104,18 @@ void bind_reductions(py::module_& m) {
       });
   def(m, "matrix_norm(x, *, keepdims=False, ord='fro')",
       "Norms of the matrices in the last two dims: \"fro\", the root of the sum of squares; 1 and "
-      "-1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. "
-      "ValueError for an order that needs singular values",
+      "-1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row; 2 and "
+      "-2, the largest and smallest singular value; \"nuc\", their sum",
       [](const Tensor& x, bool keepdims, const py::object& ord) {
         if (py::isinstance<py::str>(ord) && ord.equal(py::str("fro"))) {
           return released([&] { return matrix_norm(x, keepdims); });
         }
+        if (py::isinstance<py::str>(ord) && ord.equal(py::str("nuc"))) {
+          return released([&] { return linalg::nuclear_norm(x, keepdims); });
+        }
         if (!PyNumber_Check(ord.ptr())) {
-          fail("matrix_norm: the order is ", py::repr(ord), ", expected 'fro', 1, -1, inf or -inf");
+          fail("matrix_norm: the order is ", py::repr(ord),
+               ", expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf");
         }
         const double order = ord.cast<double>();
         return released([&] { return matrix_norm(x, order, keepdims); });

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "python/bindings/bindings.h"
+#include "weft/einsum.h"
 #include "weft/ops.h"
 #include "weft/torch.h"
 
@@ -72,6 +73,12 @@ static void bind_numbers(py::module_& m) {
       "Whether all elements are close; one number, equal on all ranks");
 }
 
+/// The tensors after the equation, or those of one list.
+static Tensors einsum_operands(const py::args& given) {
+  const bool is_list = given.size() == 1 && !tensor_of(given[0]);
+  return tensors_in("einsum", is_list ? py::tuple(given[0]) : py::tuple(given));
+}
+
 static void bind_algebra(py::module_& m) {
   def(m, "addmm(x, mat1, mat2, *, beta=1, alpha=1)", &addmm, "beta * x + alpha * (mat1 @ mat2)");
   def(m, "addmv(x, mat, vec, *, beta=1, alpha=1)", &addmv, "beta * x + alpha * (mat @ vec)");
@@ -80,13 +87,25 @@ static void bind_algebra(py::module_& m) {
       "beta * x + alpha * (batch1 @ batch2)");
   def(m, "addbmm(x, batch1, batch2, *, beta=1, alpha=1)", &addbmm,
       "beta * x + alpha * the sum of batch1 @ batch2 over the batch");
-  def(m, "einsum(equation, *given)",
-      "Sums of products over the labels that the result lacks: einsum(\"bij,bjk->bik\", x, y)",
-      [](const std::string& equation, const py::args& given) {
-        const bool is_list = given.size() == 1 && !tensor_of(given[0]);
-        const Tensors operands =
-            tensors_in("einsum", is_list ? py::tuple(given[0]) : py::tuple(given));
-        return released([&] { return einsum(equation, operands); });
+  def(m, "einsum(equation, *given, memory=None)",
+      "Sums of products over the labels that the result lacks: einsum(\"bij,bjk->bik\", x, y). "
+      "Operands are contracted in the order of einsum_path",
+      [](const std::string& equation, const py::args& given, std::optional<int64_t> memory) {
+        const Tensors operands = einsum_operands(given);
+        return released([&] { return einsum(equation, operands, memory); });
+      });
+  def(m, "einsum_path(equation, *given, memory=None)",
+      "(path, text): the order in which einsum contracts the operands, as numpy.einsum_path, and "
+      "what it predicts. It is the order of least time over the mesh among those whose "
+      "intermediate results take at most `memory` bytes of a rank each; ValueError if none does",
+      [](const std::string& equation, const py::args& given, std::optional<int64_t> memory) {
+        const Tensors operands = einsum_operands(given);
+        const EinsumPath path = released([&] { return einsum_path(equation, operands, memory); });
+        py::list pairs;
+        pairs.append("einsum_path");
+        for (const EinsumStep& step : path.steps)
+          pairs.append(py::make_tuple(step.first, step.second));
+        return py::make_tuple(pairs, concat(path));
       });
   def(m, "mv(x, vec)", &mv, "A matrix times a vector");
   def(m, "dot(x, tensor)", &dot, "The sum of products of two vectors");
@@ -315,6 +334,8 @@ static void bind_torch(py::module_& m) {
       "To the nearest number with so many decimals; halves to even");
 }
 
+Bind bind_linalg;
+
 void bind_composed(py::module_& m) {
   bind_numbers(m);
   bind_algebra(m);
@@ -334,6 +355,7 @@ void bind_composed(py::module_& m) {
       "(input - target)^2 element by element, of equal shapes: with reduction 'mean' its mean, "
       "'sum' its sum, 'none' all of it");
   bind_torch(m);
+  bind_linalg(m);
 }
 
 }  // namespace weft::python

@@ -36,13 +36,11 @@ NEAREST = {
     "Flatten Unflatten": "flatten and unflatten",
     "ParameterList ParameterDict Buffer*": "nn.ModuleList, nn.Module.register_buffer",
     "DataParallel DistributedDataParallel parallel": 'fully_shard(model, strategy="ddp")',
-    "cholesky* det eig* svd* symeig qr inv inv_ex inverse lu* ldl_* lstsq pinv* slogdet logdet "
-    "solve* triangular_solve matrix_rank matrix_sqrth cond geqrf orgqr ormqr householder_product "
-    "lobpcg tensorinv tensorsolve *lowrank": (
-        "numpy.linalg of x.full_tensor().numpy(): there are no matrix decompositions"
-    ),
-    "matrix_power multi_dot chain_matmul vecmat matvec": "matmul",
-    "linalg.norm nuclear_norm frobenius_norm": "linalg.vector_norm, linalg.matrix_norm",
+    "eig eigvals symeig": "linalg.eigh, linalg.eigvalsh of symmetric matrices",
+    "ldl_* geqrf orgqr ormqr householder_product": "linalg.lu_factor, linalg.qr",
+    "*lowrank lobpcg": "linalg.svd, linalg.eigh",
+    "linalg.matrix_sqrth": "linalg.eigh",
+    "vecmat matvec": "matmul",
     "fft* *stft rfft *complex* cfloat cdouble chalf imag *_conj polar": (
         "real tensors: there are no complex dtypes"
     ),

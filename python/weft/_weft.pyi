@@ -6,13 +6,19 @@ import collections.abc
 import builtins
 import numpy
 import typing
+from weft import EighResult
 from weft import FractionAndExponent
 from weft import Histogram
+from weft import LUFactorResult
+from weft import LUResult
+from weft import QRResult
+from weft import SVDResult
+from weft import SlogdetResult
 from weft import UniqueAll
 from weft import UniqueCounts
 from weft import UniqueInverse
 from weft import ValuesAndIndices
-__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientHookHandle', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Picture', 'PipelinePrediction', 'PipelineProgram', 'PipelinedTransformer', 'Placements', 'PrepareInput', 'PrepareOutput', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'StateDict', 'StepReport', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'Trainer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_dcp', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'gpipe', 'grad', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'interleaved', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_forward_one_backward', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'peft_options', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'visualize', 'vsplit', 'vstack', 'where', 'with_loss', 'with_messages', 'xlogy', 'zero_bubble', 'zeros', 'zeros_like']
+__all__: list[str] = ['Adam', 'AdamW', 'AdamW8bit', 'CheckpointSaver', 'Colwise', 'CommError', 'Communicator', 'DType', 'DataParallelMeshDims', 'Dataset', 'Device', 'DeviceMesh', 'Dropout', 'EighResult', 'Ema', 'Embedding', 'Event', 'ExpertParallel', 'ExpertRows', 'Experts', 'FSDPModule', 'Float8Linear', 'FractionAndExponent', 'GradientHookHandle', 'GradientReductionHandle', 'Graph', 'Histogram', 'HookHandle', 'IGNORED_TARGET', 'LUFactorResult', 'LUResult', 'Lamb', 'LatentAttention', 'LatentAttentionConfig', 'LayerNorm', 'Layouts', 'Linear', 'Lion', 'LossScaler', 'MemoryPlan', 'MixedPrecision', 'MoE', 'MoEConfig', 'Module', 'MultiheadAttention', 'Muon', 'NonFinitePolicy', 'Op', 'Optimizer', 'Parameter', 'Partial', 'Picture', 'PipelinePrediction', 'PipelineProgram', 'PipelinedTransformer', 'Placements', 'PrepareInput', 'PrepareOutput', 'QRResult', 'RMSNorm', 'Replicate', 'Router', 'RouterOptions', 'Routing', 'Rowwise', 'SGD', 'SVDResult', 'Schedule', 'SequenceParallel', 'Sequential', 'Shard', 'ShardPlacementResult', 'SkippedKeys', 'SlogdetResult', 'StateDict', 'StepReport', 'Strategy', 'Tensor', 'TextStream', 'Tokenizer', 'Trainer', 'TrainingState', 'TransformerConfig', 'TransformerModel', 'UniqueAll', 'UniqueCounts', 'UniqueInverse', 'UnshardHandle', 'ValuesAndIndices', 'WarmupCosine', 'abs', 'acos', 'acosh', 'adamw_', 'adapter_state_dict', 'add', 'add_adapters', 'add_scaled_', 'addbmm', 'addcdiv', 'addcmul', 'addmm', 'addmv', 'addr', 'all', 'all_gather_into_tensor', 'all_ops', 'all_reduce', 'allclose', 'amax', 'amin', 'angle', 'any', 'arange', 'argmax', 'argmin', 'argsort', 'argwhere', 'as_strided', 'as_strided_scatter', 'asin', 'asinh', 'astype', 'atan', 'atan2', 'atanh', 'atleast_1d', 'atleast_2d', 'atleast_3d', 'attention', 'backward', 'baddbmm', 'balance_loss', 'balanced_bias', 'bernoulli', 'bernoulli_', 'bf16', 'bfloat16', 'bincount', 'bitwise_and', 'bitwise_invert', 'bitwise_left_shift', 'bitwise_or', 'bitwise_right_shift', 'bitwise_xor', 'block_diag', 'bool', 'broadcast_arrays', 'broadcast_to', 'bucketize', 'cartesian_prod', 'cat', 'cauchy_', 'cdist', 'ceil', 'check_replicas', 'cholesky_inverse', 'cholesky_solve', 'chunk', 'clip', 'clip_grad_norm_', 'clip_grad_value_', 'clip_grads_with_norm_', 'clip_scale', 'clone', 'column_stack', 'combinations', 'combine_rows', 'concat', 'config_json', 'contiguous', 'convert_to_float8', 'copy_', 'copysign', 'corrcoef', 'cos', 'cosh', 'costly_ops', 'count_nonzero', 'cov', 'cross', 'cross_entropy', 'cross_entropy_rows', 'cummax', 'cummin', 'cumulative_prod', 'cumulative_sum', 'cumulative_trapezoid', 'deg2rad', 'device_count', 'diag', 'diag_embed', 'diagflat', 'diagonal', 'diagonal_scatter', 'diff', 'digamma', 'dispatch_rows', 'dist', 'distribute', 'divide', 'document_positions', 'dot', 'dropout', 'dsplit', 'dstack', 'dtype_named', 'einsum', 'einsum_path', 'embedding', 'empty', 'empty_like', 'engine_statistics', 'equal', 'erf', 'erfc', 'erfinv', 'exp', 'exp2', 'expand_dims', 'expert_styles', 'explain', 'explain_model', 'explain_schedule', 'expm1', 'exponential_', 'export_dcp', 'export_hugging_face', 'eye', 'f16', 'f32', 'f64', 'f8_e4m3', 'f8_e5m2', 'fake_world', 'fill', 'fill_', 'flatten', 'flip', 'fliplr', 'flipud', 'float16', 'float32', 'float64', 'float8_e4m3fn', 'float8_e5m2', 'float8_linear', 'float_power', 'floor', 'floor_divide', 'fmax', 'fmin', 'fmod', 'frac', 'frexp', 'from_dlpack', 'from_local', 'from_numpy', 'fully_shard', 'gather', 'gelu', 'gelu_tanh', 'generate', 'geometric_', 'get_num_threads', 'get_rng_state', 'get_total_norm', 'get_traffic', 'gpipe', 'grad', 'gradient_norm', 'greater', 'greater_equal', 'grouped_linear', 'grouped_matmul', 'heaviside', 'histc', 'histogram', 'hsplit', 'hstack', 'hypot', 'i0', 'i1', 'i16', 'i32', 'i64', 'i8', 'igamma', 'igammac', 'implicit_traffic', 'in_memory', 'index_add', 'index_copy', 'index_fill', 'index_put', 'index_reduce', 'index_select', 'inner', 'inspect_checkpoint', 'int16', 'int32', 'int64', 'int8', 'interleaved', 'is_grad_enabled', 'isclose', 'isfinite', 'isin', 'isinf', 'isnan', 'isneginf', 'isposinf', 'kron', 'kthvalue', 'launched_ranks', 'layer_norm', 'ldexp', 'lerp', 'less', 'less_equal', 'lgamma', 'linear', 'linear_cross_entropy', 'linspace', 'lion_', 'list_checkpoints', 'load', 'load_hugging_face', 'load_peft', 'load_state_dict', 'log', 'log10', 'log1p', 'log2', 'log_normal_', 'log_softmax', 'logaddexp', 'logaddexp2', 'logcumsumexp', 'logical_and', 'logical_not', 'logical_or', 'logical_xor', 'logit', 'logsumexp', 'manual_seed', 'masked_fill', 'masked_scatter', 'masked_select', 'matmul', 'matrix_exp', 'matrix_norm', 'matrix_transpose', 'max', 'maximum', 'mean', 'measured_bytes', 'median', 'memory_statistics', 'merge_adapters', 'meshgrid', 'min', 'minimum', 'mode', 'moveaxis', 'mse_loss', 'multinomial', 'multiply', 'mv', 'mvlgamma', 'nan_to_num', 'nanmean', 'nanmedian', 'nanquantile', 'nansum', 'narrow', 'negative', 'newest_complete_checkpoint', 'newton_schulz', 'next_probabilities', 'nextafter', 'nonzero', 'norm', 'normal', 'normal_', 'not_equal', 'on_device', 'one_forward_one_backward', 'one_hot', 'ones', 'ones_like', 'outer', 'pad', 'parallelize', 'peft_options', 'permute_dims', 'plan_memory', 'polygamma', 'positive', 'pow', 'predicted_bytes', 'prod', 'promote', 'put', 'quantile', 'quantize_base', 'rad2deg', 'rand', 'rand_like', 'randint_like', 'randn', 'randn_like', 'reciprocal', 'recompute', 'reduce_scatter_tensor', 'release_cached_memory', 'relu', 'remainder', 'renorm', 'repeat', 'reset_peak_memory', 'reshape', 'rests_on_disk', 'rms_norm', 'roll', 'rope', 'rot90', 'round', 'route_tokens', 'router_z_loss', 'rows_by_expert', 'rsqrt', 'rsub', 'run_ranks', 'save_peft', 'scale_', 'scatter', 'scatter_add', 'scatter_reduce', 'schedule_named', 'schedule_names', 'searchsorted', 'select', 'select_scatter', 'set_grad_enabled', 'set_num_threads', 'set_rng_state', 'set_traffic', 'sgd_', 'share_comm_ctx', 'sigmoid', 'sign', 'signbit', 'silu', 'sin', 'sinc', 'sinh', 'slice', 'softmax', 'sort', 'split', 'split_text_dataset', 'sqrt', 'square', 'squeeze', 'stack', 'state_dict', 'std', 'subtract', 'sum', 'sum_squares', 'summary', 'swiglu', 'take', 'take_along_axis', 'tan', 'tanh', 'tensor_split', 'tensordot', 'text_dataset', 'tile', 'topk', 'trace', 'transfer_', 'transformer_block', 'transformer_config', 'transformer_families', 'transformer_styles', 'transpose', 'trapezoid', 'tril', 'triu', 'trunc', 'u16', 'u32', 'u64', 'u8', 'uint16', 'uint32', 'uint64', 'uint8', 'unbind', 'unflatten', 'unfold', 'uniform', 'uniform_', 'unique_all', 'unique_counts', 'unique_inverse', 'unique_values', 'unsqueeze', 'unstack', 'vander', 'var', 'vecdot', 'vector_norm', 'visualize', 'vsplit', 'vstack', 'where', 'with_loss', 'with_messages', 'xlogy', 'zero_bubble', 'zeros', 'zeros_like']
 class CommError(RuntimeError):
     """
     A collective that could not end: a rank threw, died, never came or called something else.
@@ -632,6 +638,10 @@ class Tensor:
         
         Rule: ... -> ...
         """
+    def cholesky(self, *given, **named):
+        """
+        linalg.cholesky.
+        """
     def chunk(self, chunks: builtins.int, dim: builtins.int = 0) -> tuple:
         """
         At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
@@ -759,6 +769,12 @@ class Tensor:
         Degrees as radians
         
         Rule: ..., ... -> ...
+        """
+    def det(self, *args, **kwargs):
+        """
+        _linalg_det(x: Tensor) -> Tensor
+        
+        The determinant
         """
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
         """
@@ -968,6 +984,10 @@ class Tensor:
         """
         (mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)
         """
+    def frobenius_norm(self, *given, **named):
+        """
+        The root of the sum of squares over dims.
+        """
     def from_dlpack(self, *, device: Device | str | None = None, copy: builtins.bool | None = None) -> Tensor:
         """
         A tensor over the memory of whatever speaks DLPack (torch, NumPy, JAX), copied if its elements have gaps. copy=True always copies; copy=False raises ValueError where a copy is needed
@@ -1122,6 +1142,12 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    def inverse(self, *args, **kwargs):
+        """
+        _linalg_inv(x: Tensor) -> Tensor
+        
+        The inverse. ValueError for a singular matrix
+        """
     def isclose(self, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """
         |x1 - x2| <= atol + rtol * |x2|, or equal: bool
@@ -1274,6 +1300,10 @@ class Tensor:
         """
         log(sum(exp)) of all elements up to each; a tensor without dims stays.
         """
+    def logdet(self, *given, **named):
+        """
+        The logarithm of the determinant: NaN for a negative one, -inf for 0.
+        """
     def logical_and(self, x2: Tensor | builtins.float) -> Tensor:
         """
         Whether neither is zero: bool
@@ -1340,7 +1370,13 @@ class Tensor:
         """
     def matrix_norm(self, *, keepdims: builtins.bool = False, ord: typing.Any = 'fro') -> Tensor:
         """
-        Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
+        Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row; 2 and -2, the largest and smallest singular value; "nuc", their sum
+        """
+    def matrix_power(self, *args, **kwargs):
+        """
+        _linalg_matrix_power(x: Tensor, n: int) -> Tensor
+        
+        The n-th power of matrices; that of the inverse for n < 0
         """
     def matrix_transpose(self) -> Tensor:
         """
@@ -1538,6 +1574,10 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
+    def nuclear_norm(self, *given, **named):
+        """
+        The sum of singular values.
+        """
     def on_device(self, device: Device | str) -> Tensor:
         """
         The same layout with this rank's part on `device`; x itself when it is on `device`
@@ -1570,6 +1610,10 @@ class Tensor:
         
         Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
         """
+    def pinverse(self, *given, **named):
+        """
+        linalg.pinv.
+        """
     def positive(self) -> Tensor:
         """
         +x: x itself
@@ -1589,6 +1633,10 @@ class Tensor:
     def put(self, index: Tensor, source: Tensor, accumulate: builtins.bool = False) -> Tensor:
         """
         x with the elements at `index` of the flattened tensor replaced by those of `source`, or added
+        """
+    def qr(self, *given, **named):
+        """
+        linalg.qr; of square Q with some=False.
         """
     def quantile(self, *given, **named):
         """
@@ -1769,6 +1817,12 @@ class Tensor:
         """
         Elements start, start + step, ... before end of `dim` replaced by src.
         """
+    def slogdet(self, *args, **kwargs):
+        """
+        _linalg_slogdet(x: Tensor) -> object
+        
+        The sign of the determinant, and the logarithm of its magnitude
+        """
     def softmax(self, dim: builtins.int = -1, *, dtype: DType | str | None = None) -> Tensor:
         """
         exp(x) / sum of exp(x) along `dim`, as `dtype`
@@ -1842,6 +1896,10 @@ class Tensor:
     def sum_to_size(self, *given, **named):
         """
         Summed over the dims that broadcasting from `size` would repeat.
+        """
+    def svd(self, *given, **named):
+        """
+        (U, S, V), where linalg.svd returns V transposed; U and V are zeros with compute_uv=False.
         """
     def swapaxes(self, *given, **named):
         """
@@ -4950,6 +5008,98 @@ def _jvp(function: collections.abc.Callable, inputs: typing.Any, v: typing.Any, 
     ...
 def _layout_of(parameter: Parameter) -> str:
     ...
+def _linalg_cholesky(x: Tensor, *, upper: builtins.bool = False) -> Tensor:
+    """
+    L with L @ L.mT = x for positive definite matrices, of which the lower triangle is read; with `upper`, U with U.mT @ U = x, by the upper triangle. ValueError for others, on all ranks
+    """
+def _linalg_cholesky_ex(x: Tensor, *, upper: builtins.bool = False) -> typing.Any:
+    """
+    The factor and info, which is not 0 for a matrix that is not positive definite
+    """
+def _linalg_cond(x: Tensor, p: float = 2.0) -> Tensor:
+    """
+    The condition number: the matrix norm of order p times that of the inverse
+    """
+def _linalg_det(x: Tensor) -> Tensor:
+    """
+    The determinant
+    """
+def _linalg_eigh(x: Tensor, upper: builtins.bool = False) -> typing.Any:
+    """
+    Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which one triangle is read
+    """
+def _linalg_eigvalsh(x: Tensor, upper: builtins.bool = False) -> Tensor:
+    """
+    Eigenvalues of symmetric matrices, ascending
+    """
+def _linalg_inv(x: Tensor) -> Tensor:
+    """
+    The inverse. ValueError for a singular matrix
+    """
+def _linalg_inv_ex(x: Tensor) -> typing.Any:
+    """
+    The inverse, and info: not 0 for a singular matrix
+    """
+def _linalg_lstsq(x1: Tensor, x2: Tensor, rtol: Tensor | float | None = None) -> Tensor:
+    """
+    The X of least norm among those with the least norm of x1 @ X - x2
+    """
+def _linalg_lu(x: Tensor) -> typing.Any:
+    """
+    x = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper triangle
+    """
+def _linalg_lu_factor(x: Tensor) -> typing.Any:
+    """
+    L (without its diagonal of ones) and U in one matrix, and pivots (int32): row i was exchanged with row pivots[i], counted from 1
+    """
+def _linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: builtins.bool = False) -> Tensor:
+    """
+    Solves A @ X = B, or A.mT @ X = B, by the result of lu_factor(A)
+    """
+def _linalg_matrix_power(x: Tensor, n: int) -> Tensor:
+    """
+    The n-th power of matrices; that of the inverse for n < 0
+    """
+def _linalg_matrix_rank(x: Tensor, rtol: Tensor | float | None = None, atol: Tensor | float | None = None) -> Tensor:
+    """
+    The number (int64) of singular values that do not count as 0, as in pinv
+    """
+def _linalg_multi_dot(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
+    """
+    The product of matrices (the first and the last may be vectors) in the order with the fewest multiplications
+    """
+def _linalg_nuclear_norm(x: Tensor, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The sum of singular values
+    """
+def _linalg_pinv(x: Tensor, rtol: Tensor | float | None = None, atol: Tensor | float | None = None) -> Tensor:
+    """
+    The pseudo-inverse. Singular values of at most atol, or rtol (max(m, n) eps unless one of both is given) times the greatest one, count as 0
+    """
+def _linalg_qr(x: Tensor, *, mode: str = 'reduced') -> typing.Any:
+    """
+    x = Q @ R with orthonormal columns of Q: [m, k] for 'reduced', [m, m] for 'complete'
+    """
+def _linalg_slogdet(x: Tensor) -> typing.Any:
+    """
+    The sign of the determinant, and the logarithm of its magnitude
+    """
+def _linalg_solve(x1: Tensor, x2: Tensor, *, left: builtins.bool = True) -> Tensor:
+    """
+    X with x1 @ X = x2, or X @ x1 = x2 with left=False; x2 of one dim is one vector. ValueError for a singular matrix, on all ranks
+    """
+def _linalg_solve_triangular(x1: Tensor, x2: Tensor, *, upper: builtins.bool, left: builtins.bool = True, unitriangular: builtins.bool = False) -> Tensor:
+    """
+    X with T @ X = x2, or X @ T = x2 with left=False, for a triangle T of x1, whose diagonal counts as 1 with unitriangular=True
+    """
+def _linalg_svd(x: Tensor, *, full_matrices: builtins.bool = True) -> typing.Any:
+    """
+    x = U @ diag(S) @ Vh with S in descending order; U and Vh are square unless full_matrices=False
+    """
+def _linalg_svdvals(x: Tensor) -> Tensor:
+    """
+    Singular values in descending order
+    """
 def _method(arg0: typing.Any) -> typing.Any:
     ...
 @typing.overload
@@ -5306,6 +5456,14 @@ def check_replicas(module: Module) -> None:
     """
     Compares by hash the parameters that several ranks of a mesh hold alike. ValueError, on all ranks, names the first that differs and two ranks. Call it on all ranks
     """
+def cholesky_inverse(L: Tensor, upper: builtins.bool = False) -> Tensor:
+    """
+    The inverse of L @ L.mT, or with `upper`, L.mT @ L
+    """
+def cholesky_solve(B: Tensor, L: Tensor, upper: builtins.bool = False) -> Tensor:
+    """
+    Solves A @ X = B by the factor L of A = L @ L.mT, or with `upper`, L.mT @ L
+    """
 def chunk(x: Tensor, chunks: int, dim: int = 0) -> tuple:
     """
     At most `chunks` parts along `dim`, of ceil(size / chunks) elements, the last of fewer
@@ -5530,9 +5688,13 @@ def dtype_named(name: DType | str) -> DType | str:
     """
     The dtype of a name, short or long; ValueError lists the names there are
     """
-def einsum(equation: str, *args) -> Tensor:
+def einsum(equation: str, *args, memory: int | None = None) -> Tensor:
     """
-    Sums of products over the labels that the result lacks: einsum("bij,bjk->bik", x, y)
+    Sums of products over the labels that the result lacks: einsum("bij,bjk->bik", x, y). Operands are contracted in the order of einsum_path
+    """
+def einsum_path(equation: str, *args, memory: int | None = None) -> tuple[list, str]:
+    """
+    (path, text): the order in which einsum contracts the operands, as numpy.einsum_path, and what it predicts. It is the order of least time over the mesh among those whose intermediate results take at most `memory` bytes of a rank each; ValueError if none does
     """
 def embedding(weight: Tensor, ids: Tensor, padding_idx: int | None = None) -> Tensor:
     """
@@ -6155,7 +6317,7 @@ def matrix_exp(x: Tensor) -> Tensor:
     """
 def matrix_norm(x: Tensor, *, keepdims: builtins.bool = False, ord: typing.Any = 'fro') -> Tensor:
     """
-    Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row. ValueError for an order that needs singular values
+    Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row; 2 and -2, the largest and smallest singular value; "nuc", their sum
     """
 def matrix_transpose(x: Tensor) -> Tensor:
     """

@@ -76,7 +76,27 @@ def left_out():
     return {line[0]: line[1] for line in lines if line and not line[0].startswith("#")}
 
 
+# Factors whose columns, or rows, have signs that are free: magnitudes are compared.
+SIGNED = {"linalg.eigh", "linalg.qr", "linalg.svd", "qr", "svd"}
+
+
 def function_of(name, variant):
+    if name in SIGNED:
+        return lambda *given, **named: magnitudes(plain_function(name, variant)(*given, **named))
+    return plain_function(name, variant)
+
+
+def magnitudes(results):
+    if len(results) == 3:  # without the columns that span what is orthogonal to the others
+        u, s, v = results
+        k = s.shape[-1]
+        results = (u[..., :k], s, v[..., :k, :] if v.shape[-2] != k else v[..., :k])
+    return [abs(x) for x in results]
+
+
+def plain_function(name, variant):
+    if name.startswith("linalg."):
+        return getattr(weft.torch.linalg, name[7:], None)
     for own in (variant, name):
         if own in ORDERED:
             return ORDERED[own]
@@ -155,7 +175,8 @@ class Reference:
     def __init__(self, torch, op, sample, grad):
         self.given = (sample.input, *sample.args)
         self.named = sample.kwargs
-        self.results = flat(op.op(*self.given, **self.named))
+        results = op.op(*self.given, **self.named)
+        self.results = flat(magnitudes(results) if op.name in SIGNED else results)
         self.has_values = op.name not in UNINITIALISED and variant_of(op) not in MOMENTS
         self.gradients = self.second = None
         self.twice = grad == "second" and op.supports_gradgrad

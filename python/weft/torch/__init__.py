@@ -22,6 +22,7 @@ from weft._weft import less_equal as le, moveaxis as movedim, not_equal as ne, o
 from weft._weft import trunc as fix, vstack as row_stack
 from weft.torch._along_dims import *
 from weft.torch._creation import *
+from weft.torch._linear_algebra import *
 from weft._weft import _torch_add as add, _torch_cat as cat, _torch_cat as concat
 from weft._weft import _torch_cat as concatenate, _torch_constant_pad_nd as constant_pad_nd
 from weft._weft import _torch_diagonal as diagonal, _torch_equal as equal

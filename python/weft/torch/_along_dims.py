@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reductions, and elements that are sorted, searched, selected and placed, as in PyTorch."""
 
-from weft import _weft
+from weft import _weft, linalg as _linalg
 from weft._arguments import described as _described, renamed as _renamed
 from weft._arguments import tensor_of as _tensor_of
 from weft._weft import _torch_all as all, _torch_amax as amax, _torch_amin as amin
@@ -86,9 +86,11 @@ nanquantile = _quantiles(_weft.nanquantile)
 
 def norm(input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of all elements, or along dims."""
+    if p == "nuc":
+        return _linalg.matrix_norm(input, p, (-2, -1) if dim is None else dim, keepdim)
     order = 2.0 if p in ("fro", None) else p
     if not isinstance(order, (type(1), type(1.0))):
-        raise ValueError(f"norm: p is {_described(p)}, expected a number or 'fro'")
+        raise ValueError(f"norm: p is {_described(p)}, expected a number, 'fro' or 'nuc'")
     input = _tensor_of(input)
     input = input if dtype is None else _weft.astype(input, dtype)
     if input.ndim == 0:

@@ -10,7 +10,7 @@
 namespace weft {
 
 // The plain kernels take products of elements of T with dense rows of b and c. They compute all
-// products in builds without oneDNN.
+// products in builds without oneDNN and OpenBLAS.
 
 /// Computes c[i .. i + kRows, j .. j + kVectors * width], with sums in registers over all of k.
 template <class T, int kBytes, int kRows, int kVectors>
@@ -257,6 +257,9 @@ void multiply(const Product& product) {
 #ifdef WEFT_WITH_ONEDNN
   if (in_f32 && !tiny) return multiply_onednn(product);
 #endif
+  const bool in_f64 = product.a.dtype == DType::f64 && product.c.dtype == DType::f64;
+  const int64_t greatest = std::max({product.m, product.n, product.k});
+  if (in_f64 && !tiny && greatest <= INT32_MAX && multiply_by_blas(product)) return;
   visit_element(product.a.dtype, [&]<class T>(Type<T>) {
     using C = Computed<T>;
     plain_product<C>(product, std::is_same_v<T, C> ? product.a.dtype : dtype_of<C>);

@@ -111,6 +111,10 @@ template <class T> void fetch_ahead(const T* row, int64_t elements) {
 /// per thread.
 void multiply_onednn(const Product& product);
 
+/// Computes a product of f64 by BLAS; m, n, k are from 1 to INT32_MAX. Returns false, with nothing
+/// done, in a build without OpenBLAS.
+bool multiply_by_blas(const Product& product);
+
 /// Whether the processor has instructions for products of bf16.
 bool has_bf16_instructions();
 

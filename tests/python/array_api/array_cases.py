@@ -340,7 +340,7 @@ PRODUCTS = (
             Real(2, 5, 3),
             kinds="f",
         )
-        for order in ("fro", 1, -1, float("inf"), -float("inf"))
+        for order in ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf"))
     ]
     + [
         _linear(

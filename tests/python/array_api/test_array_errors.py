@@ -94,8 +94,8 @@ ERRORS = [
     (lambda: weft.linalg.cross(X, weft.ones(2)), ValueError, r"cross: dim -1 .* is 2, expected 3"),
     (lambda: weft.linalg.diagonal(VECTOR), ValueError, "diagonal: dim is -2, expected one of the"),
     (lambda: weft.linalg.matrix_norm(VECTOR), ValueError, r"matrix_norm: the tensor is \[3\]"),
-    (lambda: weft.linalg.matrix_norm(X, ord="nuc"), ValueError, "the order is 'nuc'"),
-    (lambda: weft.linalg.matrix_norm(X, ord=2), ValueError, "the order is 2"),
+    (lambda: weft.linalg.matrix_norm(X, ord="two"), ValueError, "the order is 'two'"),
+    (lambda: weft.linalg.matrix_norm(X, ord=3), ValueError, "the order is 3"),
     (lambda: weft.linalg.outer(X, VECTOR), ValueError, r"outer: the tensor is \[2, 3\]"),
     (lambda: weft.linalg.trace(NUMBER), ValueError, r"diagonal: the tensor is \[\], expected"),
 ]

@@ -15,6 +15,7 @@ class Weft(CMakePackage):
 
     variant("mpi", default=True, description="ranks on several hosts, by Open MPI")
     variant("onednn", default=True, description="matrix products by oneDNN")
+    variant("openblas", default=True, description="linear algebra by OpenBLAS")
     variant("cuda", default=False, description="kernels for NVIDIA GPUs")
     variant("native", default=True, description="for the processor of this machine")
 
@@ -22,6 +23,7 @@ class Weft(CMakePackage):
     depends_on("cmake@3.25:", type="build")
     depends_on("ninja", type="build")
     depends_on("onednn", when="+onednn")
+    depends_on("openblas threads=openmp", when="+openblas")
     depends_on("nlohmann-json")
     depends_on("range-v3")
     depends_on("cli11")
@@ -38,6 +40,7 @@ class Weft(CMakePackage):
         return [
             self.define("WEFT_UNITY", True),
             self.define_from_variant("WEFT_MPI", "mpi"),
+            self.define_from_variant("WEFT_OPENBLAS", "openblas"),
             self.define_from_variant("WEFT_ONEDNN", "onednn"),
             self.define_from_variant("WEFT_CUDA", "cuda"),
             self.define_from_variant("WEFT_NATIVE", "native"),

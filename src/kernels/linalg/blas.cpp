@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <shared_mutex>
+#include <utility>
+
+#include "src/kernels/linalg/lapack.h"
+#include "src/kernels/matmul/product.h"
+#include "src/kernels/matmul/tasks.h"
+
+namespace weft {
+
+static std::shared_mutex blas_mutex;
+/// The number that OpenBLAS has; 0 before it is first set. Changed with the mutex held alone.
+static std::atomic<int> blas_threads = 0;
+
+static void set_blas_threads(int threads) {
+  if (blas_threads == threads) return;
+  openblas_set_num_threads(threads);
+  blas_threads = threads;
+}
+
+BlasThreads::BlasThreads(int threads) : alone_(threads > 1) {
+#ifndef WEFT_WITH_OPENMP
+  // OpenBLAS may have OpenMP, whose number of threads belongs to each calling thread.
+  WEFT_STATIC_TLS static thread_local bool is_set = false;
+  if (!std::exchange(is_set, true)) {
+    const std::unique_lock lock(blas_mutex);
+    openblas_set_num_threads(1);
+  }
+#endif
+  if (alone_) {
+    blas_mutex.lock();
+    set_blas_threads(threads);
+    return;
+  }
+  for (;;) {
+    blas_mutex.lock_shared();
+    if (blas_threads == 1) return;
+    blas_mutex.unlock_shared();
+    const std::unique_lock lock(blas_mutex);
+    set_blas_threads(1);
+  }
+}
+
+BlasThreads::~BlasThreads() { alone_ ? blas_mutex.unlock() : blas_mutex.unlock_shared(); }
+
+namespace {
+
+/// A factor of a row-major product as BLAS, which has column-major matrices, reads it.
+struct BlasMatrix {
+  const char* operation;
+  const double* data;
+  int leading;
+
+  BlasMatrix(const Matrix& x, int64_t rows, int64_t columns) {
+    const DenseRows dense = dense_rows(x, rows, columns);
+    operation = dense.transposed ? "T" : "N";
+    data = x.as<double>();
+    leading = static_cast<int>(std::max<int64_t>(1, dense.leading));
+  }
+};
+
+bool is_for_blas(const Matrix& x, int64_t rows, int64_t columns) {
+  const DenseRows dense = dense_rows(x, rows, columns);
+  return dense.possible && dense.leading <= INT32_MAX;
+}
+
+/// c = a b + beta c by one thread; c has dense rows.
+void multiply_part(const Product& p) {
+  const BlasMatrix a(p.a, p.m, p.k), b(p.b, p.k, p.n), c(p.c, p.m, p.n);
+  const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
+  const double one = 1, beta = p.beta;
+  const BlasThreads single(1);
+  Lapack<double>::gemm(b.operation, a.operation, &n, &m, &k, &one, b.data, &b.leading, a.data,
+                       &a.leading, &beta, p.c.as<double>(), &c.leading, 1, 1);
+}
+
+void add_bias(const Product& p) {
+  ScratchMemory scratch;
+  const auto* bias = static_cast<const double*>(bias_in(DType::f64, p, scratch));
+  for (int64_t i = 0; bias && i < p.m; ++i) {
+    double* row = p.c.as<double>() + i * p.c.row;
+    for (int64_t j = 0; j < p.n; ++j) row[j * p.c.column] += bias[j];
+  }
+}
+
+}  // namespace
+
+bool multiply_by_blas(const Product& given) {
+  Product p = given;
+  ScratchMemory scratch;
+  if (!is_for_blas(p.a, p.m, p.k)) p.a = copied(p.a, p.m, p.k, DType::f64, scratch);
+  if (!is_for_blas(p.b, p.k, p.n)) p.b = copied(p.b, p.k, p.n, DType::f64, scratch);
+  const bool in_place = is_for_blas(p.c, p.m, p.n);
+  if (!in_place) {
+    p.c = {scratch.take<double>(p.m * p.n), DType::f64, p.n, 1};
+    p.beta = 0;
+  }
+  const Matrix computed = p.c;
+  if (dense_rows(p.c, p.m, p.n).transposed) p = p.transposed();
+  constexpr int64_t kWorthAThread = int64_t{1} << 19;
+  const int threads = p.m * p.n * p.k < 2 * kWorthAThread ? 1 : usable_threads();
+  const bool by_rows = p.m >= p.n;
+  const int64_t size = by_rows ? p.m : p.n, share = (size + threads - 1) / threads;
+  run_tasks((size + share - 1) / share, threads, [&](int64_t i, int) {
+    Product part = p;
+    const int64_t first = i * share, count = std::min(share, size - first);
+    if (by_rows) {
+      part.m = count;
+      part.a = p.a.rows_from(first);
+      part.c = p.c.rows_from(first);
+    } else {
+      part.n = count;
+      part.b = p.b.transposed().rows_from(first).transposed();
+      part.c = p.c.transposed().rows_from(first).transposed();
+    }
+    multiply_part(part);
+  });
+  if (!in_place) store_matrix(computed, given.m, given.n, given.c, given.beta);
+  add_bias(given);
+  return true;
+}
+
+}  // namespace weft
