@@ -9,10 +9,11 @@
 namespace weft::cli {
 
 /// Names that a flag or its documentation gives a meaning.
-static constexpr std::string_view kReserved[] = {"tp", "ep", "dp", "pp", "replicate", "shard"};
+static constexpr std::string_view kReserved[] = {"tp", "ep",        "cp",   "dp",
+                                                 "pp", "replicate", "shard"};
 /// Words for kinds of parallelism.
 static constexpr std::string_view kKinds[] = {
-    "cp",    "sp",       "mp",      "fsdp",   "hsdp",    "ddp",   "zero",   "data",    "tensor",
+    "sp",    "mp",       "fsdp",    "hsdp",   "ddp",     "zero",  "data",   "tensor",
     "model", "pipeline", "context", "expert", "experts", "stage", "stages", "sequence"};
 
 /// Whether the words differ by one letter that is changed, added or left out, or by their order.
@@ -42,9 +43,8 @@ void check_axis_names(const std::vector<MeshAxis>& axes, const std::string& mesh
   const auto axis = std::ranges::find_if(axes, is_misleading, &MeshAxis::name);
   if (axis == axes.end()) return;
   fail("--mesh ", mesh, ": axis is ", axis->name,
-       ", expected tp (tensor parallelism), ep (experts), pp (a pipeline), or dp, replicate, shard "
-       "or a name unlike "
-       "these for an axis that carries rows of the batch");
+       ", expected tp (tensor parallelism), ep (experts), cp (sequences), pp (a pipeline), or dp, "
+       "replicate, shard or a name unlike these for an axis that carries rows of the batch");
 }
 
 }  // namespace weft::cli

@@ -92,12 +92,12 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_named(command, "--model", o.model, "MODEL",
             "tiny, small or a Hugging Face config.json (default: that of --init or --resume, "
             "or tiny)");
-  add_named(
-      command, "--mesh", o.mesh, "AXIS=N,...",
-      "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
-      "ranks); tp is tensor parallelism, pp the stages of a pipeline, the others carry rows of "
-      "the batch, and ep also cuts the experts of a model that has them, e.g. "
-      "shard=2,ep=4; names like another kind of parallelism (cp, fsdp, TP) are refused");
+  add_named(command, "--mesh", o.mesh, "AXIS=N,...",
+            "Axes of the ranks, e.g. dp=4 or replicate=2,shard=2,tp=2 (default: dp over all "
+            "ranks); tp is tensor parallelism, pp the stages of a pipeline, cp cuts sequences, the "
+            "others carry rows of the batch, and ep also cuts the experts of a model that has "
+            "them, e.g. shard=2,ep=4; names like another kind of parallelism (sp, fsdp, TP) are "
+            "refused");
   add_shown(command, "--strategy", o.strategy,
             "full_shard, zero2, zero1, ddp or hsdp (of two axes: replicate, shard)");
   add_shown(
@@ -142,6 +142,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   add_whole(command, "--accumulate", o.accumulate, "Micro-steps that a step's rows are split into",
             1);
   add_whole(command, "--seq", o.seq, "Tokens of a row", 1);
+  add_sequence_way_flag(command, o);
 }
 
 void add_device_flag(CLI::App& command, std::string& device) {
@@ -190,15 +191,19 @@ int ranks_of_mesh(const std::string& text, int most, int ranks, const char* flag
 
 /// An axis of data alone.
 static bool is_data_axis(const MeshAxis& axis) {
-  return axis.name != kTensorAxis && axis.name != kExpertAxis && axis.name != kPipelineAxis;
+  return axis.name != kTensorAxis && axis.name != kExpertAxis && axis.name != kPipelineAxis &&
+         axis.name != kSequenceAxis;
 }
 
 /// The parameters of experts must be cut by ep last, as their rows of a batch are.
 static void check_order(const std::vector<MeshAxis>& axes, const std::string& mesh) {
   const auto ep = std::ranges::find(axes, kExpertAxis, &MeshAxis::name);
-  if (std::none_of(ep, axes.end(), is_data_axis)) return;
+  const auto is_behind = [](const MeshAxis& axis) {
+    return is_data_axis(axis) || axis.name == kSequenceAxis;
+  };
+  if (std::none_of(ep, axes.end(), is_behind)) return;
   fail("--mesh ", mesh,
-       ": axis ep is before one that carries rows, expected it behind them; write "
+       ": axis ep is before one that carries rows or cp, expected it behind them; write "
        "for example shard=2,ep=4,tp=2");
 }
 
@@ -291,26 +296,6 @@ static std::string_view policy_of(const std::string& choice, size_t index) {
   return budget_of(choice) ? "none" : std::string_view(choice);
 }
 
-static bool carries_rows(const std::string& axis) {
-  return axis != kTensorAxis && axis != kPipelineAxis;
-}
-
-Sharding sharded_rows(const DeviceMesh& mesh) {
-  std::vector<Placement> rows;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    rows.push_back(carries_rows(mesh.axis_name(axis)) ? Placement(Shard(0)) : Replicate());
-  }
-  return Sharding(mesh, Placements(std::span<const Placement>(rows)));
-}
-
-DeviceMesh axes_of_rows(const DeviceMesh& mesh) {
-  std::vector<std::string_view> names;
-  for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (carries_rows(mesh.axis_name(axis))) names.push_back(mesh.axis_name(axis));
-  }
-  return mesh.view(names);
-}
-
 void set_block_policies(TransformerModel& model, const ParallelOptions& options) {
   const StepChoice& choice = options.choice;
   const std::vector<Module*> blocks = model.blocks();
@@ -346,9 +331,14 @@ ParallelTransformer::ParallelTransformer(const Communicator& world, const Transf
     });
   }
   set_block_policies(model_, options_);
+  model_.set_sequence_way(sequence_way_named("--sequence-way", options.sequence_way));
 }
 
-FullyShardOptions ParallelTransformer::sharding() const { return sharding_of(options_); }
+FullyShardOptions ParallelTransformer::sharding() const {
+  FullyShardOptions options = sharding_of(options_);
+  options.strategy = with_sequences(std::move(options.strategy), data_);
+  return options;
+}
 
 FullyShardOptions sharding_of(const ParallelOptions& o) {
   FullyShardOptions options;
@@ -389,7 +379,7 @@ Tensor ParallelTransformer::differentiate(const Tensor& ids, const Tensor& targe
   Tensor loss;
   {
     const TraceSpan span("forward", -1, ids.device());
-    loss = model_.loss(ids, targets);
+    loss = this->loss(ids, targets, {});
   }
   const TraceSpan span("backward", -1, ids.device());
   const auto micro_steps = static_cast<double>(options_.accumulate);

@@ -51,6 +51,8 @@ struct ParallelOptions {
   /// How the stages of an axis pp take turns, and the stages of a rank if it is "interleaved".
   std::string pipeline = "1f1b";
   int64_t chunks = 2;
+  /// How attention moves keys along the axis cp.
+  std::string sequence_way = "automatic";
   /// Parts of the sequences that go through the experts one after the other.
   int64_t expert_chunks = 1;
   /// Rows that the experts of rank 0 compute over the mean of ranks, in predictions for rank 0.
@@ -58,6 +60,7 @@ struct ParallelOptions {
 };
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& options);
+void add_sequence_way_flag(CLI::App& command, ParallelOptions& options);
 void add_optimizer_flag(CLI::App& command, std::string& optimizer);
 /// Adds --device, a name for `device_of_rank`.
 void add_device_flag(CLI::App& command, std::string& device);
@@ -101,12 +104,19 @@ inline constexpr const char* kPipelineAxis = "pp";
 std::vector<MeshAxis> axes_with_rows(const std::string& mesh);
 /// Rows of a batch: cut along all axes but those of tensors and of a pipeline.
 Sharding sharded_rows(const DeviceMesh& mesh);
-/// The view of the axes that cut rows.
+/// The view of the axes that cut rows or sequences.
 DeviceMesh axes_of_rows(const DeviceMesh& mesh);
 /// Returns how `fully_shard` shards the units of a model over such axes.
 FullyShardOptions sharding_of(const ParallelOptions& options);
 /// Sets what the blocks of a model, or of a stage, save for backward.
 void set_block_policies(TransformerModel& model, const ParallelOptions& options);
+
+/// The mesh axis that cuts sequences.
+inline constexpr const char* kSequenceAxis = "cp";
+
+/// Returns the strategy with a row for the axis "cp" of `data`, whose ranks shard parameters as
+/// those of the last row.
+Strategy with_sequences(Strategy strategy, const DeviceMesh& data);
 
 /// A transformer over the ranks of a mesh, declared: cut along the axis "tp" by its styles, its
 /// experts along "ep" and, once `shard` is called, along all axes but "tp" by the strategy.
@@ -124,11 +134,13 @@ class ParallelTransformer {
 
   const DeviceMesh& mesh() const { return mesh_; }
   TransformerModel& model() { return model_; }
-  /// Rows of a batch: cut along all axes but "tp".
+  /// Rows of a batch: cut along all axes but "tp" and "cp". `loss` cuts sequences along "cp".
   const Sharding& rows() const { return rows_; }
   /// Rows of one micro-step, over all ranks.
   int64_t micro_batch() const { return options_.batch / options_.accumulate; }
 
+  /// The mean loss of rows; `segments` may be empty.
+  Tensor loss(const Tensor& ids, const Tensor& targets, const Tensor& segments);
   /// Leaves the gradients of one micro-step, of `accumulate`, and returns its mean loss.
   Tensor differentiate(const Tensor& ids, const Tensor& targets);
 

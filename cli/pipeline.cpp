@@ -21,6 +21,10 @@ static PipelineProgram program_of(const ParallelOptions& o) {
                           static_cast<int>(o.chunks));
 }
 
+static bool mesh_has(const std::string& mesh, const char* name) {
+  return std::ranges::count(parsed_axes(mesh), name, &MeshAxis::name) > 0;
+}
+
 void check_pipeline(const TrainOptions& options, const TransformerConfig& config) {
   const ParallelOptions& o = options.parallel;
   if (pipeline_ranks(o) == 0) {
@@ -31,9 +35,13 @@ void check_pipeline(const TrainOptions& options, const TransformerConfig& config
     return;
   }
   const std::pair<const char*, bool> others[] = {
-      {"--lora", o.adapters.lora.has_value()}, {"--sample", options.sample > 0},
-      {"--cuda-graph", options.cuda_graph},    {"--memory", !o.memory.empty()},
-      {"--shadow", options.shadow > 0},        {"--activation-checkpointing budget", is_planned(o)},
+      {"an axis cp", mesh_has(o.mesh, kSequenceAxis)},
+      {"--lora", o.adapters.lora.has_value()},
+      {"--sample", options.sample > 0},
+      {"--cuda-graph", options.cuda_graph},
+      {"--memory", !o.memory.empty()},
+      {"--shadow", options.shadow > 0},
+      {"--activation-checkpointing budget", is_planned(o)},
   };
   for (const auto& [flag, is_given] : others) {
     if (is_given) {

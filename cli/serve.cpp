@@ -186,22 +186,21 @@ static void converse(const ServeOptions& options, const Prompts& prompts, Transf
   }
 }
 
-/// The axes of --mesh, ep and tp, or tp over all ranks.
+/// The axes of --mesh, cp, ep and tp, or tp over all ranks.
 static std::vector<MeshAxis> axes_of(const ServeOptions& options) {
   const int ranks = job_ranks(options.ranks, "--ranks");
   if (options.mesh.empty()) return {{"tp", ranks}};
   ranks_of_mesh(options.mesh, std::max(kMostLocalRanks, ranks), ranks == 1 ? 0 : ranks,
                 launched_ranks() > 1 ? "the job's number of processes" : "--ranks");
-  std::vector<MeshAxis> axes{{"ep", 1}, {"tp", 1}};
+  std::vector<MeshAxis> axes{{kSequenceAxis, 1}, {kExpertAxis, 1}, {"tp", 1}};
   for (const MeshAxis& axis : parsed_axes(options.mesh)) {
     const auto same = std::ranges::find(axes, axis.name, &MeshAxis::name);
     if (same == axes.end()) {
-      fail("--mesh ", options.mesh, ": axis is ", axis.name,
-           ", expected ep or tp: prompts are not cut");
+      fail("--mesh ", options.mesh, ": axis is ", axis.name, ", expected tp, ep or cp");
     }
     same->size = axis.size;
   }
-  if (axes[0].size == 1) axes.erase(axes.begin());
+  std::erase_if(axes, [](const MeshAxis& axis) { return axis.size == 1 && axis.name != "tp"; });
   return axes;
 }
 
@@ -220,7 +219,9 @@ static void serve_rank(const ServeOptions& options, const Prompts& prompts,
   const DeviceMesh mesh(world, axes);
   TransformerModel model(config);
   if (!options.adapter.empty()) add_adapters(model, adapters_at(model, options.adapter));
-  if (axes.size() > 1) parallelize(model, mesh["ep"], expert_styles());
+  if (std::ranges::count(axes, kExpertAxis, &MeshAxis::name) > 0) {
+    parallelize(model, mesh[kExpertAxis], expert_styles());
+  }
   parallelize(model, mesh["tp"], transformer_styles(config));
   model.materialize(device_of_rank(options.device, world.rank()));
   load_weights(model, path);
@@ -244,7 +245,9 @@ static void serve(const ServeOptions& options) {
   check_available(device_named(options.device));
   const Prompts prompts(options);
   const std::vector<MeshAxis> axes = axes_of(options);
-  run_world(axes[0].size * (axes.size() > 1 ? axes[1].size : 1),
+  int ranks = 1;
+  for (const MeshAxis& axis : axes) ranks *= axis.size;
+  run_world(ranks,
             [&](const Communicator& world) {
               check_same_flags(world);
               serve_rank(options, prompts, axes, world);
@@ -271,7 +274,8 @@ void add_sample(CLI::App& program) {
   add_whole(*sample, "--ranks", o.ranks,
             "Ranks that share the heads; they must divide the kv heads", 1, kMostLocalRanks);
   add_named(*sample, "--mesh", o.mesh, "AXIS=N,...",
-            "Axes of the ranks instead: tp shares the heads, ep the experts, e.g. ep=4,tp=2");
+            "Axes of the ranks instead: tp shares the heads, ep the experts, cp the tokens of "
+            "prompts, e.g. ep=4,tp=2");
   add_device_flag(*sample, o.device);
   add_sampling_flags(*sample, o.generation.sampling);
   add_whole(*sample, "--threads", o.threads, "Threads a rank (default: the cores, shared evenly)",

@@ -100,7 +100,14 @@ class Training {
     named.offload = options.parallel.choice.state;
     optimizer_ = optimizer_named(options.parallel.optimizer, named_parameters(), named);
     if (is_first()) check_writable("--trace", options.trace);
-    trainer_.emplace(model_, data.rows.train, *optimizer_, sharded_rows(mesh_), trainer_options());
+    Trainer::Loss loss;
+    if (whole_) {
+      loss = [this](const TrainingBatch& rows) {
+        return whole_->loss(rows.ids, rows.targets, rows.segments);
+      };
+    }
+    trainer_.emplace(model_, data.rows.train, *optimizer_, sharded_rows(mesh_), trainer_options(),
+                     std::move(loss));
   }
 
   void run(const RunDescription& description, const Digests& digests) {

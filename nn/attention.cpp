@@ -6,14 +6,20 @@
 
 #include "nn/checks.h"
 #include "nn/transformer_block.h"
+#include "weft/extend/pattern.h"
 #include "weft/ops/documents.h"
 #include "weft/ops/factories.h"
+#include "weft/ops/indexing.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
 
 AttendedTokens::AttendedTokens(const TransformerConfig& config, const Tensors& inputs) {
+  if (inputs.size() > 3) {
+    segments = inputs[1], positions = inputs[2], places = inputs[3];
+    return;
+  }
   if (inputs.size() < 2 || !inputs[1]) return;
   if (inputs[1].dtype() == boolean) {
     mask = inputs[1];
@@ -25,6 +31,35 @@ AttendedTokens::AttendedTokens(const TransformerConfig& config, const Tensors& i
   }
   segments = inputs[1];
   positions = inputs.size() > 2 ? inputs[2] : document_positions(segments);
+}
+
+/// The keys or values x [batch, sequence, kv heads, d], one for each query head, where ranks cut
+/// the heads of queries q but have all those of x; otherwise x.
+static Tensor for_query_heads(const Tensor& x, const Tensor& q) {
+  if (!q.is_sharded() || !x.is_sharded() || x.size(2) == q.size(2)) return x;
+  Pattern pattern(q.sharding().axes());
+  bool shares = false;
+  for (const int axis : q.sharding().axes_cutting(2)) {
+    const Placement& placement = q.sharding()[axis];
+    pattern.set(axis, Shard{0, {placement.sizes().begin(), placement.sizes().end()}});
+    shares = shares || !x.sharding()[axis].is_shard(2);
+  }
+  if (!shares) return x;
+  std::vector<int64_t> heads;
+  const int64_t group = q.size(2) / x.size(2);
+  for (int64_t head = 0; head < q.size(2); ++head) heads.push_back(head / group);
+  const DeviceMesh mesh = q.sharding().mesh();
+  const Tensor whole = from_values(heads, {q.size(2)}, {i64, x.device(), Sharding(mesh, {})});
+  return take(x, redistributed(whole, Sharding::of(mesh, pattern)), 2);
+}
+
+Tensor attended_tokens(const TransformerState& state, const Tensor& q, const Tensor& k,
+                       const Tensor& v, const AttendedTokens& tokens, AttentionOptions options) {
+  if (!tokens.places) {
+    options.segments = tokens.segments;
+    return attention(q, k, v, options);
+  }
+  return ordered_attention(q, k, v, {tokens.places, tokens.segments}, options, state.sequence_way);
 }
 
 static Tensor rotated_by(Rotary& rotary, const Tensor& x, const TransformerState& state,
@@ -146,8 +181,9 @@ static void keep_rows(KeyValueCache* cache, int64_t layer, Tensor& first, Tensor
 
 /// Queries [batch, n, heads, qk_nope_head_dim + qk_rope_head_dim], not rotated, and the output of
 /// kv_a_proj_with_mqa -> values by head.
-Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent, const Tensor& segments,
-                                 const Tensor& positions) {
+Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent,
+                                 const AttendedTokens& tokens) {
+  const Tensor& positions = tokens.positions;
   const int64_t nope = config_.qk_nope_head_dim, value = config_.v_head_dim;
   const int64_t rank = config_.kv_lora_rank, width = nope + config_.qk_rope_head_dim;
   const Tensor query = cat({slice(q, 3, 0, nope), rotated(slice(q, 3, nope, width), positions)}, 3);
@@ -161,18 +197,18 @@ Tensor LatentAttention::attended(const Tensor& q, const Tensor& latent, const Te
       expand(keys, {keys.size(0), keys.size(1), config_.heads, config_.qk_rope_head_dim});
   const Tensor key = cat({slice(expanded, 3, 0, nope), key_of_heads}, 3);
   const Tensor values = slice(expanded, 3, nope, nope + value);
-  AttentionOptions options{.scale = config_.scale, .segments = segments};
+  AttentionOptions options{.scale = config_.scale};
   if (is_training() && !state_->cache) options.dropout = config_.dropout;
   const int64_t padded = std::max(width, value);
-  const Tensor y =
-      attention(widened(query, padded), widened(key, padded), widened(values, padded), options);
+  const Tensor y = attended_tokens(*state_, widened(query, padded), widened(key, padded),
+                                   widened(values, padded), tokens, options);
   return padded == value ? y : slice(y, 3, 0, value);
 }
 
 Tensors LatentAttention::forward(const Tensors& inputs) {
-  if (inputs.empty() || inputs.size() > 3) {
+  if (inputs.empty() || inputs.size() > 4) {
     fail("latent_attention: number of inputs is ", inputs.size(),
-         ", expected 1, or up to 3: x, segments, positions");
+         ", expected 1, or up to 4: x, segments, positions, places");
   }
   const Tensor& x = inputs[0];
   const AttendedTokens tokens(state_->config, inputs);
@@ -185,7 +221,7 @@ Tensors LatentAttention::forward(const Tensors& inputs) {
   }
   const Tensor latent = (*kv_a_)(x);
   const Tensor y = state_->by_rows({queries(x), latent}, [&](const Tensors& rows) {
-    return attended(rows[0], rows[1], tokens.segments, tokens.positions);
+    return attended(rows[0], rows[1], tokens);
   });
   return {(*o_)(reshape(y, {x.size(0), x.size(1), config_.heads * config_.v_head_dim}))};
 }
@@ -246,10 +282,10 @@ class SelfAttention final : public Module {
     if (c.sinks) options.sinks = used(0);
     const Tensor& mask = tokens.mask;
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
-    options.segments = tokens.segments;
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
     keep_rows(state_->cache, layer_, k, v);
-    return attention(q, k, v, options);
+    return attended_tokens(*state_, q, for_query_heads(k, q), for_query_heads(v, q), tokens,
+                           options);
   }
 
   std::shared_ptr<TransformerState> state_;

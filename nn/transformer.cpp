@@ -68,8 +68,9 @@ class Backbone final : public Module {
     if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
     const bool is_packed = state_->config.causal && passed.size() > 1;
     if (is_packed) passed.push_back(document_positions(passed[1]));
-    passed[0] =
-        state_->is_first_stage() ? embedded(inputs, is_packed ? passed[2] : Tensor()) : inputs[0];
+    if (inputs.size() > 3) passed = {Tensor(), inputs[1], inputs[2], inputs[3]};
+    const Tensor positions = passed.size() > 2 ? passed[2] : Tensor();
+    passed[0] = state_->is_first_stage() ? embedded(inputs, positions) : inputs[0];
     Tensor scores, choices;
     double layers = 0;
     if (state_->balance.size() == 2) {
@@ -145,6 +146,8 @@ TransformerState& state_of(TransformerModel& model) {
 
 const TransformerConfig& TransformerModel::config() const { return state_->config; }
 
+void TransformerModel::set_sequence_way(SequenceWay way) { state_->sequence_way = way; }
+
 std::shared_ptr<Module> transformer_block(const TransformerConfig& config, int64_t layer) {
   TransformerConfig checked = config;
   checked.vocabulary = 1, checked.padding = {};
@@ -202,11 +205,25 @@ std::vector<std::vector<Module*>> TransformerModel::units() {
   return units;
 }
 
+/// Checks positions and places of tokens in any order.
+static void check_numbers_of_tokens(const Tensors& inputs) {
+  for (const size_t i : {2, 3}) {
+    const Tensor& x = inputs[i];
+    const char* name = i == 2 ? "positions" : "places";
+    if (!x) fail("model: no ", name, " are given, expected those of share_sequence");
+    if (is_integer(x.dtype()) && x.shape() == inputs[0].shape()) continue;
+    fail("model: ", name, " are ", x.dtype(), " ", x.shape(), ", expected integers ",
+         inputs[0].shape());
+  }
+}
+
 void TransformerModel::check_inputs(const Tensors& inputs) const {
   const TransformerConfig& c = config();
-  if (inputs.empty() || inputs.size() > (c.causal ? 2 : 3)) {
+  const bool is_ordered = c.causal && inputs.size() == 4;
+  if (inputs.empty() || (inputs.size() > (c.causal ? 2 : 3) && !is_ordered)) {
     fail("model: number of inputs is ", inputs.size(), ", expected 1, the ids, or up to ",
-         c.causal ? "2: ids, segments" : "3: ids, mask, types");
+         c.causal ? "2: ids, segments; or 4: ids, segments, positions, places"
+                  : "3: ids, mask, types");
   }
   const Tensor& ids = inputs[0];
   if (!state_->is_first_stage()) {
@@ -218,6 +235,7 @@ void TransformerModel::check_inputs(const Tensors& inputs) const {
   if (ids.size(1) > c.max_sequence) {
     fail("model: sequence length is ", ids.size(1), ", expected at most ", c.max_sequence);
   }
+  if (is_ordered) check_numbers_of_tokens(inputs);
   if (inputs.size() < 2 || !inputs[1]) return;
   const Tensor& second = inputs[1];
   const char* name = c.causal ? "segments" : "the mask";
@@ -296,6 +314,10 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
   const LossReduction reduction = checked_reduction(options);
   Tensors given = {ids};
   if (options.segments) given.push_back(options.segments);
+  if (options.order.places) {
+    if (options.segments) fail("model: segments are given besides an order, expected one of them");
+    given = {ids, options.order.segments, options.positions, options.order.places};
+  }
   const double divisor = options.divisor;
   return call(given, [this, targets, reduction, divisor](const Tensors& inputs) {
     check_inputs(inputs);

@@ -41,6 +41,7 @@ struct TransformerState {
   explicit TransformerState(const TransformerConfig& config);
 
   const TransformerConfig config;
+  SequenceWay sequence_way = SequenceWay::automatic;
   /// The rotation of most layers, and that of those with a window.
   Rotary rotary, local_rotary;
   /// While the model decodes: the cache of the rows at hand, and those of all rows.
@@ -81,10 +82,17 @@ struct AttendedTokens {
   /// Of an encoder: bool, or empty. Of a decoder: documents and the positions of their tokens, or
   /// empty.
   Tensor mask, segments, positions;
+  /// The places of tokens in their rows, if these are in another order; or empty.
+  Tensor places;
 
-  /// `inputs` are {x}, {x, mask}, {x, segments} or {x, segments, positions}.
+  /// `inputs` are {x}, {x, mask}, {x, segments}, {x, segments, positions} or, of tokens in any
+  /// order, {x, segments or empty, positions, places}.
   AttendedTokens(const TransformerConfig& config, const Tensors& inputs);
 };
+
+/// Causal attention to the tokens as they are ordered; `options` has no segments yet.
+Tensor attended_tokens(const TransformerState& state, const Tensor& q, const Tensor& k,
+                       const Tensor& v, const AttendedTokens& tokens, AttentionOptions options);
 
 inline std::shared_ptr<Linear> make_linear(const TransformerConfig& config, int64_t in, int64_t out,
                                            bool bias) {

@@ -55,19 +55,43 @@ static void add_adapter(const StyledModule& at, std::vector<StyledModule>& style
   }
 }
 
+/// Cuts between heads that the ranks do not divide: the first ranks have one more; or none are cut.
+static void keep_heads_whole(StyledModule& at, const DeviceMesh& axis) {
+  ModuleLayouts& layouts = at.layouts;
+  const int64_t heads = layouts.heads, ranks = axis.size();
+  if (heads == 0 || heads % ranks == 0) return;
+  for (auto& [name, placement] : layouts.parameters) {
+    if (layouts.shares_heads) placement = Replicate();
+    if (!placement.is_shard()) continue;
+    const auto& own = at.module->own_parameters();
+    const auto found =
+        std::ranges::find_if(own, [&](const auto& entry) { return entry.first == name; });
+    if (found == own.end()) continue;
+    const int64_t width = found->second->shape()[placement.dim()];
+    if (width % heads != 0) {
+      fail("parallelize: ", in_quotes(at.path), " has ", heads, " heads in a width of ", width,
+           ", expected a multiple of the heads");
+    }
+    Shard shard{placement.dim()};
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      shard.sizes.push_back((heads / ranks + (rank < heads % ranks ? 1 : 0)) * (width / heads));
+    }
+    placement = shard;
+    const bool is_of_input = shard.dim == 1 && dynamic_cast<Linear*>(at.module);
+    if (is_of_input) layouts.inputs = {Shard{-1, std::move(shard.sizes)}};
+  }
+}
+
 static std::vector<StyledModule> styled_modules(Module& module, const DeviceMesh& axis,
                                                 const std::vector<ModuleStyle>& styles) {
   const tp::NamedModules modules = module.named_modules();
   std::vector<StyledModule> styled;
   for (const ModuleStyle& style : styles) {
     for (const auto& [path, at] : tp::matching(modules, style.path)) {
-      const StyledModule one{path, at, tp::layouts_of(style.style, path, *at)};
+      StyledModule one{path, at, tp::layouts_of(style.style, path, *at)};
+      keep_heads_whole(one, axis);
       styled.push_back(one);
       add_adapter(one, styled);
-      const int64_t heads = one.layouts.heads;
-      if (heads % axis.size() == 0) continue;
-      fail("parallelize: ", in_quotes(path), " has ", heads, " heads, expected a multiple of ",
-           axis.size(), ", the ranks of axis ", axis.axis_name(0));
     }
   }
   return styled;

@@ -49,6 +49,7 @@ static ModuleLayouts resolved(const Colwise& style, const std::string& path, con
                         .inputs = {Replicate()},
                         .outputs = {style.output},
                         .heads = style.heads,
+                        .shares_heads = style.shares_heads,
                         .parts = style.parts};
   if (linear) layouts.parameters.emplace_back("bias", Shard(0));
   return layouts;
@@ -204,8 +205,9 @@ static void add_attention(const TransformerConfig& c, const Placement& between, 
     return;
   }
   styles.push_back({at + ".q_proj", Colwise{.heads = c.heads, .parts = parts}});
-  styles.push_back({at + ".k_proj", Colwise{.heads = c.kv_heads, .parts = parts}});
-  styles.push_back({at + ".v_proj", Colwise{.heads = c.kv_heads, .parts = parts}});
+  const Colwise keys{.heads = c.kv_heads, .parts = parts, .shares_heads = c.kv_heads != c.heads};
+  styles.push_back({at + ".k_proj", keys});
+  styles.push_back({at + ".v_proj", keys});
   styles.push_back({at + ".o_proj", Rowwise{.output = between, .heads = c.heads, .parts = parts}});
   if (c.query_norm != QueryNorm::width) return;
   // The norm of a cut width: one number a token, the sum of its squares, is reduced over the ranks.

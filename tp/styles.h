@@ -16,8 +16,10 @@ struct ModuleLayouts {
   std::vector<AxisLayout> inputs = {}, outputs = {};
   /// Redistributes the gradients of inputs back even if these have the stated layouts already.
   bool states_gradients = false;
-  /// Number of heads, which must be a multiple of the ranks; 0: no condition.
+  /// Number of heads, which stay whole; 0: any cut.
   int64_t heads = 0;
+  /// Heads that the ranks do not divide are all on each rank.
+  bool shares_heads = false;
   /// Parts that a Linear's product is split into: with its input's gather, or with the reduction
   /// and scatter of its output along `scatter_dim`.
   int parts = 1;

@@ -108,8 +108,14 @@ bool Decoder::changes_rotation(int64_t count) const {
 
 Tensor Decoder::ids_of(std::span<const int64_t> tokens, int64_t rows) const {
   const Device device = model_.parameters()[0]->device();
-  return from_values(tokens, {rows, static_cast<int64_t>(tokens.size()) / rows},
-                     {DType::i64, device, Sharding(mesh_, {})});
+  const int64_t length = static_cast<int64_t>(tokens.size()) / rows;
+  const Tensor ids = from_values(tokens, {rows, length}, {DType::i64, device, Sharding(mesh_, {})});
+  // Ranks of an axis cp share the tokens of a prompt.
+  for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+    if (mesh_.axis_name(axis) != "cp" || length < mesh_.axis_size(axis)) continue;
+    return redistributed(ids, Sharding(mesh_["cp"], {Shard(1)}));
+  }
+  return ids;
 }
 
 std::vector<double> Decoder::next_of_window() {

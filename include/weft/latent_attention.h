@@ -12,6 +12,7 @@
 
 namespace weft {
 
+struct AttendedTokens;
 struct TransformerState;
 
 /// Sizes of multi-head latent attention (DeepSeek-V2), with the names of its config.json.
@@ -60,8 +61,7 @@ class WEFT_API LatentAttention : public Module {
  private:
   Tensor queries(const Tensor& x);
   Tensor rotated(const Tensor& x, const Tensor& positions) const;
-  Tensor attended(const Tensor& q, const Tensor& latent, const Tensor& segments,
-                  const Tensor& positions);
+  Tensor attended(const Tensor& q, const Tensor& latent, const AttendedTokens& tokens);
 
   LatentAttentionConfig config_;
   std::shared_ptr<TransformerState> state_;

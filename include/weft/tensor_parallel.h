@@ -29,13 +29,16 @@ using AxisLayout = std::optional<Placement>;
 /// S(1)). The input is replicated; the output is sharded along its last dim.
 struct Colwise {
   AxisLayout output = {};
-  /// Number of heads in the outputs, which the ranks must divide, so that heads stay whole. 0: any
-  /// cut.
+  /// Number of heads in the outputs, which stay whole: if the ranks do not divide them, the first
+  /// ranks have one more. 0: any cut.
   int64_t heads = 0;
   /// More than 1, for a Linear: an input that is sharded along another dim than the last is
   /// gathered in so many parts, and the product begins with the parts that have arrived. Linears of
   /// one parent that are called with the same input gather it once. At most 16.
   int parts = 1;
+  /// If the ranks do not divide the heads, each rank has all of them, as of keys that several
+  /// queries share.
+  bool shares_heads = false;
 };
 
 /// Shards a Linear along its inputs (weight S(1), bias replicated), an Embedding along its
@@ -100,8 +103,8 @@ struct ModuleStyle {
 /// e.g. a batch as {{"dp", Shard(0)}}. Call it before `fully_shard`.
 ///
 /// std::invalid_argument names the module, and nothing is changed, when a path matches none (with
-/// paths that are close), the number of heads is not a multiple of the ranks, a style does not fit
-/// its module or another style of it, products cannot be split, or a parameter is sharded already.
+/// paths that are close), the heads do not divide a module's width, a style does not fit its module
+/// or another style of it, products cannot be split, or a parameter is sharded already.
 WEFT_API void parallelize(Module& module, const DeviceMesh& axis,
                           const std::vector<ModuleStyle>& styles);
 

@@ -10,6 +10,7 @@
 #include "weft/export.h"
 #include "weft/module.h"
 #include "weft/ops/networks.h"
+#include "weft/ops/sequences.h"
 #include "weft/transformer_config.h"
 
 namespace weft {
@@ -32,6 +33,10 @@ struct TransformerLossOptions {
   /// Integers [batch, sequence], numbers of the documents that rows are packed with: tokens attend
   /// to their own document only, whose positions start at 0. Empty: a row is one document.
   Tensor segments = {};
+  /// Results of `share_sequence` for a batch whose tokens are in any order; then `segments` must be
+  /// empty. Empty: the tokens of a row are in their order.
+  Tensor positions = {};
+  TokenOrder order = {};
   /// mean: over the targets that count. sum: times their number, with the balance loss: a mean over
   /// several batches is the sum of their sums, divided by the number of all their targets. none:
   /// the losses of the tokens, f32 [batch, sequence], without the balance loss.
@@ -62,6 +67,8 @@ class WEFT_API TransformerModel : public Module {
   Tensor loss(const Tensor& ids, const Tensor& targets, const TransformerLossOptions& options = {});
   /// The balance loss in the last such loss, without its coefficient; empty without one.
   const Tensor& balance_loss() const { return balance_loss_; }
+  /// How attention to tokens in another order than theirs moves keys.
+  void set_sequence_way(SequenceWay way);
   /// Logits [batch, 1, vocabulary] that follow the last of `ids` [batch, n], which follow those
   /// that `cache` has seen: a prompt first, then one token a call. Adds them to the cache. The
   /// model is cut by its styles or whole, not fully sharded. std::invalid_argument beyond the
@@ -75,7 +82,9 @@ class WEFT_API TransformerModel : public Module {
   /// {ids [batch, sequence]} -> {logits [batch, sequence, vocabulary]}; without a head {hidden
   /// states [batch, sequence, dim]} and, with a pooler, {..., pooled [batch, dim]}. A decoder takes
   /// a second input, segments: integers [batch, sequence], the numbers of the documents that rows
-  /// are packed with. The logits of a document are those that it has as a separate row. An
+  /// are packed with. The logits of a document are those that it has as a separate row. With four
+  /// inputs, {ids, segments or empty, positions, places}, the tokens are in any order: positions
+  /// count in documents, places in rows (`share_sequence`). An
   /// encoder takes a second input, bool [batch, sequence], true where a token counts, and with
   /// token types a third, their ids [batch, sequence]. The second may be an empty Tensor.
   Tensors forward(const Tensors& inputs) override;

@@ -48,6 +48,7 @@
 #include "weft/ops.h"
 #include "weft/ops/documents.h"
 #include "weft/ops/losses.h"
+#include "weft/ops/sequences.h"
 #include "weft/optimizer.h"
 #include "weft/optimizer_named.h"
 #include "weft/optimizers.h"

@@ -161,7 +161,6 @@ TEST_F(Experts, RefuseWhatDoesNotFit) {
          "axis is EP, expected tp (tensor parallelism), ep (experts)");
   expect(2, train("mixtral", "--mesh shard=2,ep=2 --strategy hsdp"),
          "has 1 axis that carries rows, expected 2");
-  expect(2, train("mixtral", "--mesh dp=2,ep=2,tp=3"), "heads");
   expect(2, train("mixtral", "--mesh ep=2 --ranks 3"), "has 2 ranks, expected 3");
   expect(2, train("mixtral", "--expert-chunks 0"), "--expert-chunks");
   expect(2, train("llama", "--expert-chunks 2"),

@@ -73,6 +73,7 @@ TEST_P(Families, EqualTransformersSharded) {
   expect_on_ranks(reference, {{"dp", 4}});
   expect_on_ranks(reference, {{"tp", 2}}, false);
   expect_on_ranks(reference, {{"tp", 2}});
+  expect_on_ranks(reference, {{"tp", 3}});
   expect_on_ranks(reference, {{"replicate", 2}, {"shard", 2}, {"tp", 2}});
 }
 

@@ -90,6 +90,7 @@ struct FamilyRun {
   void expect_samples(const std::string& what, const std::vector<double>& whole, int64_t rows,
                       const FilePart* part, bool transposed, double floor) const;
   void expect_gradients() const;
+  Tensor loss(int64_t batch);
 };
 
 /// Compares the elements of a file's tensor that the reference has and that `part` holds.
@@ -176,6 +177,29 @@ void FamilyRun::expect_gradients() const {
   EXPECT_EQ(compared, reference.parameters().size() - 1);
 }
 
+Tensor FamilyRun::loss(int64_t batch) {
+  const Tensor ids = columns(batch, 0), targets = columns(batch, 1);
+  if (!setup.share) return model.loss(ids, targets, {.segments = segments()});
+  const SharedSequence shared = setup.share(ids, targets, segments());
+  return model.loss(shared.ids, shared.targets,
+                    {.positions = shared.positions, .order = shared.order});
+}
+
+/// The values of logits [batch, sequence, vocabulary] whose tokens are at these places, if there
+/// are any.
+std::vector<double> in_order(const Tensor& logits, const Tensor& places) {
+  const auto given = logits.full_tensor().to_vector<double>();
+  if (!places) return given;
+  const auto at = places.full_tensor().to_vector<int64_t>();
+  const int64_t length = logits.size(1), width = logits.size(2);
+  std::vector<double> made(given.size());
+  for (size_t i = 0; i < at.size(); ++i) {
+    const auto from = static_cast<int64_t>(i), row = from / length;
+    std::copy_n(given.begin() + from * width, width, made.begin() + (row * length + at[i]) * width);
+  }
+  return made;
+}
+
 }  // namespace
 
 void expect_as_transformers(const FamilyReference& reference, const FamilySetup& setup) {
@@ -185,8 +209,14 @@ void expect_as_transformers(const FamilyReference& reference, const FamilySetup&
   load_hugging_face(run.model, reference.folder());
   Tensors inputs = {run.columns(0, 0)};
   if (setup.documents > 1) inputs.push_back(run.segments());
+  Tensor places;
+  if (setup.share) {
+    const SharedSequence shared = setup.share(inputs[0], {}, run.segments());
+    inputs = {shared.ids, shared.order.segments, shared.positions, shared.order.places};
+    places = shared.order.places;
+  }
   const Tensor logits = run.model(inputs)[0];
-  const std::vector<double> values = logits.full_tensor().to_vector<double>();
+  const std::vector<double> values = in_order(logits, places);
   const int64_t rows = logits.size(0) * setup.documents;
   run.expect_samples("logits", values, rows, nullptr, false, 0);
   AdamW optimizer(run.model.named_parameters(), {.learning_rate = reference.number("lr"),
@@ -198,8 +228,7 @@ void expect_as_transformers(const FamilyReference& reference, const FamilySetup&
   for (size_t step = 0; step < losses.size(); ++step) {
     const int64_t batch = static_cast<int64_t>(step) % run.tokens.size(0);
     optimizer.zero_grad();
-    const Tensor loss =
-        run.model.loss(run.columns(batch, 0), run.columns(batch, 1), {.segments = run.segments()});
+    const Tensor loss = run.loss(batch);
     loss.backward();
     if (step == 0) run.expect_gradients();
     ASSERT_NEAR(loss.full_tensor().item(), losses[step], 1e-4) << "step " << step;

@@ -34,6 +34,9 @@ class FamilyReference {
 struct FamilySetup {
   std::function<void(TransformerModel& model)> shard = {};
   std::function<Tensor(const Tensor& whole)> batch = {};
+  /// Orders and cuts the sequences of a batch: `share_sequence`.
+  std::function<SharedSequence(const Tensor& ids, const Tensor& targets, const Tensor& segments)>
+      share = {};
   /// Rows of the reference that are packed into one as documents.
   int64_t documents = 1;
 };

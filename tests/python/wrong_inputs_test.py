@@ -203,9 +203,6 @@ FLAGS = {
     "--top-p 1.5": "--top-p is 1.5, expected a finite number above 0 and at most 1",
     "--batch 0": "--batch is 0, expected a whole number from 1 to 2147483647",
     "--tokens 0": "--tokens is 0, expected a whole number from 1 to 2147483647",
-    "--ranks 3":
-        'parallelize: "model.layers.0.self_attn.q_proj" has 4 heads, expected a multiple '
-        "of 3, the ranks of axis tp",
     "--device tpu": 'device: name is "tpu", expected cpu, meta, cuda or cuda:<index>',
 }
 CASES |= {flags: (None, f"{SAMPLE} {flags}", sentence) for flags, sentence in FLAGS.items()}

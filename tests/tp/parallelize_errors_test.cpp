@@ -35,12 +35,15 @@ TEST(ParallelizeErrors, NamesAPathThatMatchesNothing) {
             "closest are \"model.layers.*\", \"model.layers\", \"model.layers.*.mlp\"");
 }
 
-TEST(ParallelizeErrors, NamesHeadsThatAreNotDivided) {
+TEST(ParallelizeErrors, NamesHeadsThatDoNotDivideAWidth) {
   on_mesh({{"tp", 4}}, [](const DeviceMesh& mesh) {
     TransformerModel model(little_llama(4, 2));
-    EXPECT_EQ(error_of([&] { parallelize(model, mesh["tp"], transformer_styles(model.config())); }),
-              "parallelize: \"model.layers.0.self_attn.k_proj\" has 2 heads, expected a multiple "
-              "of 4, the ranks of axis tp");
+    EXPECT_EQ(error_of([&] {
+                parallelize(model, mesh["tp"],
+                            {{"model.layers.*.self_attn.q_proj", Colwise{.heads = 5}}});
+              }),
+              "parallelize: \"model.layers.0.self_attn.q_proj\" has 5 heads in a width of 24, "
+              "expected a multiple of the heads");
   });
 }
 
