@@ -94,8 +94,8 @@ WayLayouts layouts_in(SequenceWay way, const Ref<Layout>& q, const Ref<Layout>& 
   return made;
 }
 
-/// What forward and backward of a way cost: keys and values come twice, their gradients go once;
-/// with heads queries, results and their gradients move too.
+/// Returns the cost of forward and backward in a way: keys and values come twice, their gradients
+/// go once; with heads queries, results and their gradients move too.
 static WayCost cost_of(SequenceWay way, const Ref<Layout>& q, const Ref<Layout>& kv) {
   const WayLayouts at = layouts_in(way == SequenceWay::ring ? SequenceWay::gather : way, q, kv);
   WayCost cost{way, 0, 0, 2 * at.used_kv->local_bytes()};

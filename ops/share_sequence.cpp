@@ -23,7 +23,7 @@ struct DocumentPiece {
   }
 };
 
-/// What one rank has of a row so far.
+/// The pieces of a row that one rank has so far.
 struct Share {
   int64_t room;
   double cost = 0;
@@ -65,7 +65,8 @@ static std::vector<DocumentPiece> pieces_of(std::span<const int64_t> segments, i
   return pieces;
 }
 
-/// Deals out the pieces, the costliest first, each to the rank that has the least work and room.
+/// Gives the pieces to ranks, the costliest first, each to the one that has room and the least
+/// work.
 static std::vector<int64_t> dealt_out(std::span<const int64_t> segments,
                                       std::span<const int64_t> sizes) {
   std::vector<Share> shares;

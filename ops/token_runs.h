@@ -92,7 +92,7 @@ struct PairResults {
   bool takes_first(const RunPair& pair);
 };
 
-/// What backward of a call reads: of the queries, with the final results and the gradient of out.
+/// Queries of a call, with the final results and the gradient of out, for backward.
 struct PairGradients {
   Tensor q, out, lse, dout;
   PairOptions options;
