@@ -111,10 +111,7 @@ static std::set<std::string> target_modules(Module& model, const std::vector<Ada
     if (is_part || adapted.contains(path)) continue;
     if (dynamic_cast<const Linear*>(module)) {
       others.insert(last_name(path));
-      try {
-        others.insert(last_name(paths.there(path)));
-      } catch (const std::invalid_argument&) {  // part of a fused one: without a name there
-      }
+      if (!paths.is_fused(path)) others.insert(last_name(paths.there(path)));
     }
     // Hugging Face's models may have a Linear for each expert.
     for (const auto& [name, parameter] : module->own_parameters()) others.insert(name);
@@ -157,8 +154,8 @@ static std::string config_text(Module& model, const std::vector<AdaptedLinear>& 
 
 static std::string_view elements_of(const Tensor& tensor) {
   const MemoryBlock& block = tensor.block();
-  const auto bytes = static_cast<size_t>(block.numel()) * size_of(block.dtype);
-  return {static_cast<const char*>(block.data), bytes};
+  return {static_cast<const char*>(block.data),
+          static_cast<size_t>(block.numel()) * size_of(block.dtype)};
 }
 
 /// Returns the header of a safetensors file of these tensors, in their order.
@@ -190,16 +187,13 @@ template <class Write> static void write_file(const fs::path& to, const Write& w
 
 /// The whole matrix in dense memory of the host.
 static Tensor gathered(const Tensor& value) {
-  const Tensor whole = value.detach().full_tensor();
-  const Tensor dense = empty(whole.shape(), {.dtype = whole.dtype()});
-  copy_(dense, whole.to(cpu));
+  const Tensor dense = empty(value.shape(), {.dtype = value.dtype()});
+  copy_(dense, value.detach().full_tensor().to(cpu));
   return dense;
 }
 
-using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
-
 static void write_peft(const std::string& directory, const std::string& config,
-                       const NamedTensors& tensors) {
+                       const std::vector<std::pair<std::string, Tensor>>& tensors) {
   std::error_code ignored;
   for (const char* name : {kTensorFile, kConfigFile}) {
     if (!fs::exists(fs::path(directory) / name, ignored)) continue;
@@ -213,12 +207,17 @@ static void write_peft(const std::string& directory, const std::string& config,
   write_file(fs::path(directory) / kConfigFile, [&](OutputFile& out) { out.write(config); });
 }
 
+void check_peft(Module& model) {
+  const PeftPaths paths("save_peft", model);
+  for (const AdaptedLinear& one : adapted_linears(model)) (void)paths.there(one.path);
+}
+
 void save_peft(Module& model, const std::string& directory, const PeftOptions& options) {
   const std::vector<AdaptedLinear> adapted = adapted_in("save_peft", model);
   const PeftPaths paths("save_peft", model);
   const std::string config = config_text(model, adapted, paths, options);
   const NoGrad no_grad;
-  NamedTensors tensors;
+  std::vector<std::pair<std::string, Tensor>> tensors;
   visit_matrices(adapted, paths, [&](const std::string& name, const Tensor& value) {
     tensors.emplace_back(name, gathered(value));
   });

@@ -57,7 +57,10 @@ void add_adapter_flags(CLI::App& command, AdapterFlags& flags) {
     AdapterOptions options;
     options.targets.clear();
     std::optional<double> alpha;
-    for (const std::string& item : items) set_option(options, item, alpha);
+    for (const std::string& item : items) {
+      // The parser gives an empty text for a flag without a value.
+      if (items.size() > 1 || !item.empty()) set_option(options, item, alpha);
+    }
     options.alpha = alpha.value_or(2 * static_cast<double>(options.rank));
     if (options.targets.empty()) options.targets = AdapterOptions().targets;
     flags.lora = options;
@@ -69,7 +72,8 @@ void add_adapter_flags(CLI::App& command, AdapterFlags& flags) {
           "rank=16,alpha=32,targets=q_proj,v_proj or rank=16,all-linear (all but the head); also "
           "dropout=P and rslora (default: rank=8, alpha twice the rank, q_proj and v_proj)")
       ->type_name("OPTION=VALUE,...")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->expected(0, 1);
   command
       .add_option_function<std::string>(
           "--qlora", [&flags](const std::string& codes) { flags.bits = codes == "int4" ? 4 : 8; },

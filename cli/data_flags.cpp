@@ -46,6 +46,11 @@ void add_data_flags(CLI::App& command, DataFlags& flags) {
   command.add_flag("--pack", flags.pack,
                    "Several documents in a row, whose tokens do not attend to each other; without, "
                    "each line of JSON has separate rows, padded at the end");
+  add_shown(command, "--long-documents", flags.long_documents,
+            "Treatment of a line of JSON or a document that is longer than --seq: split makes "
+            "several rows of it, truncate keeps the first one, drop none")
+      ->type_name("WHAT")
+      ->check(CLI::IsMember({"split", "truncate", "drop"}));
   add_named(command, "--mix", flags.mix, "WEIGHT...",
             "A weight for each path of --data: its share of the rows")
       ->delimiter(',')
@@ -103,6 +108,9 @@ void apply(const DataFlags& flags, const std::string& model, DataOptions& option
   options.field = flags.text.field;
   options.loss = flags.text.loss_on();
   options.pack = flags.pack;
+  options.long_documents = flags.long_documents == "drop"       ? LongDocuments::drop
+                           : flags.long_documents == "truncate" ? LongDocuments::truncate
+                                                                : LongDocuments::split;
   options.weights = flags.mix;
   if (!flags.cache.empty()) options.cache = flags.cache;
 }

@@ -28,6 +28,7 @@ struct DataFlags {
   /// A directory, a file or "bytes"; empty: that of the model, if it has one.
   std::string tokenizer;
   bool pack = false;
+  std::string long_documents = "split";
   std::vector<double> mix;
   std::string cache;
 };

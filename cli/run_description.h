@@ -18,7 +18,14 @@ std::vector<std::string> changes_that_can_be_allowed();
 
 /// std::invalid_argument for a --no-decay that is no regular expression.
 NamedOptimizerOptions optimizer_options(const TrainOptions& options);
-int64_t warmup_of(const TrainOptions& options);
+/// Fills in what the flags leave out by what the checkpoint that is resumed has: the learning rate,
+/// and the numbers of the schedule.
+void take_saved_defaults(TrainOptions& options);
+/// Adds the numbers of the schedule.
+void add_schedule_flags(CLI::App& train, TrainOptions& options);
+/// std::invalid_argument names a flag that the schedule does not use.
+void check_schedule(const TrainOptions& options);
+std::string schedule_in_words(const TrainOptions& options);
 Schedule schedule_of(const TrainOptions& options);
 
 /// Describes a training run, without its data and the digests of files.

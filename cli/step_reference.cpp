@@ -111,12 +111,39 @@ bool StepReference::has_kind(const std::string& name) const {
   return kinds_.contains(kind_of(name));
 }
 
+std::string StepReference::unused() const {
+  const auto begins = [](const std::string& name, const char* kind) {
+    return name.starts_with(kind);
+  };
+  for (const char* kind : {"input.", "output."}) {
+    const bool is_some =
+        std::ranges::any_of(used_, [&](const std::string& name) { return begins(name, kind); });
+    for (const SafetensorsEntry& entry : file_.entries()) {
+      if (is_some || !begins(entry.name, kind)) continue;
+      return concat(in_quotes(entry.name), " and the other tensors of ", kind,
+                    "* have no module here");
+    }
+  }
+  for (const SafetensorsEntry& entry : file_.entries()) {
+    const std::string& name = entry.name;
+    if (used_.contains(name) || begins(name, "input.") || begins(name, "output.")) continue;
+    return concat(in_quotes(name),
+                  begins(name, "grad.") ? " is of no parameter here" : " is of an unknown kind");
+  }
+  return {};
+}
+
 void StepReference::miss(const std::string& words) {
   if (difference_.empty()) difference_ = concat(words, " is missing in the reference");
 }
 
+void raise(double& most, double value) {
+  if (!std::isnan(most) && !(value <= most)) most = value;
+}
+
 void StepReference::compare(const std::string& name, const std::string& words,
                             const std::vector<double>& ours, double floor) {
+  used_.insert(name);
   if (!difference_.empty()) return;
   const SafetensorsEntry& entry = file_.entry(name);
   Tensor read = empty(entry.shape, {.dtype = entry.dtype});
@@ -129,10 +156,9 @@ void StepReference::compare(const std::string& name, const std::string& words,
   }
   double most = 0, largest = 0, ours_largest = 0;
   for (size_t i = 0; i < ours.size(); ++i) {
-    const double difference = std::abs(ours[i] - theirs[i]);
-    most = difference <= most ? most : difference;  // NaN stays
-    largest = std::max(largest, std::abs(theirs[i]));
-    ours_largest = std::max(ours_largest, std::abs(ours[i]));
+    raise(most, std::abs(ours[i] - theirs[i]));
+    raise(largest, std::abs(theirs[i]));
+    raise(ours_largest, std::abs(ours[i]));
   }
   const double relative = most == 0 ? 0 : most / std::max(largest, floor);
   ++compared_;

@@ -31,6 +31,9 @@ class StepReference {
   const std::string& path() const { return file_.path(); }
   /// Whether the reference has the tensor, or the same one of another layer.
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+  /// A sentence about tensors that nothing was compared with, although the model should have them:
+  /// a gradient, all activations, or a name of another form. Empty: there are none.
+  std::string unused() const;
   bool has_kind(const std::string& name) const;
   /// Compares one tensor: max |ours - reference| / max(max |reference|, floor) with the tolerance.
   void compare(const std::string& name, const std::string& words, const std::vector<double>& ours,
@@ -47,12 +50,14 @@ class StepReference {
  private:
   SafetensorsFile file_;
   double tolerance_;
-  std::set<std::string> kinds_;
+  std::set<std::string> kinds_, used_;
   std::string difference_;
   int compared_ = 0;
   double largest_ = 0;
 };
 
+/// The larger one; NaN stays.
+void raise(double& most, double value);
 /// All elements.
 std::vector<double> values_of(const Tensor& tensor);
 /// Lets each call of a module of `model` compare its first input and output with the reference,

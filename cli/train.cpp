@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/adapters.h"
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/pipeline.h"
@@ -21,6 +22,8 @@
 #include "weft/extend/token_files.h"
 #include "weft/generate.h"
 #include "weft/optimizer_named.h"
+#include "weft/parameter_groups.h"
+#include "weft/peft.h"
 #include "weft/ranks.h"
 #include "weft/trace.h"
 #include "weft/trainer.h"
@@ -96,8 +99,14 @@ class Training {
     if (!options.init.empty()) {
       pipeline_ ? pipeline_->load_weights(options.init) : load_weights(model_, options.init);
     }
+    if (!options.adapter.empty()) load_adapters(model_, options.adapter);
     NamedOptimizerOptions named = optimizer_options(options);
     named.offload = options.parallel.choice.state;
+    if (pipeline_) {
+      // A stage may have no parameter that the pattern finds.
+      check_no_decay(*named.decays.target<NoDecay>(), TransformerModel(config_).named_parameters());
+      named.decays = [decays = named.decays](const NamedParameter& p) { return decays(p); };
+    }
     optimizer_ = optimizer_named(options.parallel.optimizer, named_parameters(), named);
     if (is_first()) check_writable("--trace", options.trace);
     Trainer::Loss loss;
@@ -142,6 +151,8 @@ class Training {
     o.accumulate = options_.parallel.accumulate;
     o.steps = options_.steps;
     o.clip = options_.clip;
+    o.clip_value = options_.clip_value;
+    o.ema = options_.ema;
     o.schedule = schedule_of(options_);
     o.device = device_;
     o.validation = data_.rows.held_out;
@@ -203,8 +214,10 @@ class Training {
     const std::string device =
         device_ == cpu ? "" : concat(" of ", options_.device, " (", device_name(device_), ')');
     const int threads = Context::current().threads;
-    print(data_.rows.train->description(), "; a model of ", parameters, " parameters on ", mesh_,
-          device, ", ", threads, threads == 1 ? " thread" : " threads", " a rank\n");
+    print(data_.rows.train->description(), "; ", data_.rows.train->rows(), " rows to train on, ",
+          data_.rows.held_out->rows(), " to validate on; a model of ", parameters,
+          " parameters on ", mesh_, device, ", ", threads, threads == 1 ? " thread" : " threads",
+          " a rank\n");
     if (pipeline_) {
       const PipelineProgram& program = pipeline_->pipeline().program();
       print("pipeline ", program.name, ": ", program.stages(), " stages on ", program.ranks(),
@@ -212,18 +225,41 @@ class Training {
             formatted("%.1f", 100 * predict(program).bubble),
             " % bubble predicted; more micro-steps (--accumulate) make it smaller\n");
     }
+    print(update_in_words(), '\n');
+    warn_of_fused();
     if (options_.parallel.adapters.lora) {
       int64_t trained = 0;
       for (const ParameterPtr& parameter : model_.parameters())
         trained += parameter->is_trainable() ? parameter->shape().product() : 0;
       print("adapters of rank ", options_.parallel.adapters.lora->rank, ": ", trained,
-            " parameters are trained, lr ", options_.learning_rate, '\n');
+            " parameters are trained\n");
     }
     if (!options_.memory_plan.empty()) print(options_.memory_plan, '\n');
-    if (!options_.init.empty() && !options_.parallel.adapters.lora) {
-      print("learning rate ", options_.learning_rate, '\n');
-    }
     std::fflush(stdout);
+  }
+
+  /// The model may have modules that PEFT has no name for.
+  void warn_of_fused() const {
+    try {
+      check_peft(model_);
+    } catch (const std::invalid_argument& problem) {
+      warn("warning: ", problem.what(), "; of these adapters weft ckpt export writes only the ",
+           "merged model (--merge)");
+    }
+  }
+
+  /// "adamw: learning rate 2e-05, beta1 0.9, ...; schedule cosine, 10 steps of warm-up, down to
+  /// 2e-06".
+  std::string update_in_words() const {
+    std::string text =
+        concat(options_.parallel.optimizer, ": learning rate ", options_.learning_rate);
+    for (const Hyperparameter& number : optimizer_->hyperparameters(0)) {
+      std::string name(number.name);
+      std::ranges::replace(name, '_', ' ');
+      const bool is_flag = std::holds_alternative<bool*>(number.value);
+      if (name != "lr" && !is_flag) text += concat(", ", name, ' ', number.get());
+    }
+    return concat(text, "; ", schedule_in_words(options_));
   }
 
   /// The first tokens of the sample: those of the prompt, or the first held-out tokens.
@@ -241,9 +277,10 @@ class Training {
     std::vector<int64_t> tokens = prompt();
     const size_t given = tokens.size();
     model_.set_training(false);
-    const GenerateOptions options{.sampling = {.seed = options_.seed},
-                                  .tokens = options_.sample,
-                                  .window = options_.parallel.seq};
+    GenerateOptions options{.sampling = {.seed = options_.seed},
+                            .tokens = options_.sample,
+                            .window = options_.parallel.seq};
+    if (data_.tokenizer) options.end_ids = data_.tokenizer->end_ids();
     const std::vector<int64_t> added = generate(whole_->model(), mesh_, tokens, options);
     model_.set_training(true);
     if (!is_first()) return;
@@ -289,6 +326,21 @@ static TransformerConfig config_of(const TrainOptions& options) {
   return weights.empty() ? transformer_config("tiny") : config_of_weights(weights);
 }
 
+/// A model with rotary positions takes longer rows than it was made for, but loses what it learnt
+/// of positions, and scaled ones change.
+static void check_positions(const TrainOptions& options, const TransformerConfig& config) {
+  const int64_t seq = options.parallel.seq;
+  const std::string& model = options.init.empty() ? options.parallel.model : options.init;
+  const bool is_preset = model.empty() || model == "tiny" || model == "small";
+  if (seq <= config.max_sequence || config.learned_positions || is_preset) return;
+  if (!options.init.empty() && !is_hugging_face(model)) {
+    return warn("warning: --seq is ", seq, ", above ", config.max_sequence, ", the positions of ",
+                model);
+  }
+  fail("--seq is ", seq, ", expected at most ", config.max_sequence, ", the positions of ", model,
+       "; for longer rows raise max_position_embeddings in its config.json");
+}
+
 static RunData opened_data(const TrainOptions& options, const TransformerConfig& config) {
   DataOptions rows{.paths = options.data,
                    .sequence = options.parallel.seq,
@@ -313,7 +365,9 @@ static RunData opened_data(const TrainOptions& options, const TransformerConfig&
 void train(const TrainOptions& given) {
   outlive_readers();
   check_output_files(given);
-  const TransformerConfig config = with_flags(config_of(given), given.parallel);
+  const TransformerConfig made = config_of(given);
+  check_positions(given, made);
+  const TransformerConfig config = with_flags(made, given.parallel);
   TrainOptions options = given;
   // Text is tokenised while ranks meet and make their models.
   const RunData data = opened_data(options, config);

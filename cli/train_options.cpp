@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "cli/adapters.h"
 #include "cli/commands.h"
 #include "cli/numbers.h"
 #include "cli/pipeline.h"
@@ -19,6 +20,7 @@
 #include "weft/extend/store.h"
 #include "weft/optimizer_named.h"
 #include "weft/ranks.h"
+#include "weft/transformer.h"
 
 namespace weft::cli {
 
@@ -51,7 +53,7 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_optimizer_flag(train, o.parallel.optimizer);
   add_number(train, "--lr", o.learning_rate,
              "Peak learning rate (default: 0.003; with --init 2e-05, with --lora 0.0002; a tenth "
-             "of these for lion)",
+             "of these for lion; with --resume as before)",
              above(0));
   std::vector<std::string> schedules = schedule_names();
   schedules.insert(schedules.end(), std::begin(kPipelines), std::end(kPipelines));
@@ -59,14 +61,31 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
             "How the learning rate falls after the warm-up; gpipe, 1f1b, interleaved or zb: as "
             "--pipeline-schedule")
       ->check(CLI::IsMember(schedules));
-  add_whole(train, "--warmup", o.warmup,
-            "Steps in which the learning rate rises (default: a tenth of --steps, at most 100)", 0);
+  add_schedule_flags(train, o);
   add_number(train, "--weight-decay", o.weight_decay,
              "Weight decay, decoupled but for adam and sgd", 0);
+  add_number(train, "--beta1", o.beta1,
+             "Decay of the first moment, which is the momentum of sgd and muon (default: 0.9; 0.95 "
+             "for muon)",
+             0, 1);
+  add_number(train, "--beta2", o.beta2,
+             "Decay of the second moment (default: 0.95 for adamw, adam, adamw8bit and muon; 0.999 "
+             "for lamb, 0.99 for lion)",
+             0, 1);
+  add_number(
+      train, "--eps", o.eps,
+      "Number that is added to the root of the second moment (default: 1e-08; 1e-06 for lamb)",
+      above(0));
   add_named(train, "--no-decay", o.no_decay, "REGEX",
             "Parameters in whose names this finds something do not decay, such as "
             "\"norm|bias|embed\"; vectors never do");
   add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
+  add_number(train, "--clip-value", o.clip_value,
+             "Largest magnitude of an element of the gradients, before --clip; 0: any", 0);
+  add_number(train, "--ema", o.ema,
+             "Decay of an average of the weights, such as 0.999, which is saved (weft ckpt export "
+             "--prefix ema/ writes it) and with which validations are made; 0: none",
+             0, 0.999999999);
   add_number(train, "--balance-rate", o.balance_rate,
              "What a step changes the biases by that balance the load of experts (DeepSeek-V3); 0: "
              "they stay (default: 0.001)",
@@ -143,7 +162,8 @@ static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
       "as --save it need not exist");
   add_named(command, "--allow-change", o.allow_change, "WHAT,...",
             "With --resume, settings that may differ from those of the checkpoint's run: data, "
-            "seed, batch, seq, lr, weight-decay, clip, dtype, beta1, beta2, eps, balance-rate; "
+            "seed, batch, seq, lr, schedule (with its steps and numbers), weight-decay, clip, "
+            "clip-value, dtype, beta1, beta2, eps, balance-rate; "
             "\"start\": begin at step 1 where all checkpoints have lost files or are damaged")
       ->delimiter(',')
       ->needs(resume)
@@ -187,9 +207,17 @@ static void complete(TrainOptions& o) {
   check_available(device_named(o.device));
   check_directories(o.checkpoints);
   if (!o.init.empty()) o.init = weights_in("--init", o.init);
+  if (!o.adapter.empty()) {
+    const char* other = o.parallel.adapters.lora ? "with --lora" : "without --init";
+    if (o.parallel.adapters.lora || o.init.empty()) {
+      fail("--adapter is given ", other, ", expected it with --init alone, which is its base");
+    }
+    o.parallel.adapters.lora = adapters_at(TransformerModel(config_of_weights(o.init)), o.adapter);
+  }
   if (o.parallel.adapters.lora && o.init.empty()) {
     fail("--lora is given without --init, expected the model that the adapters belong to");
   }
+  take_saved_defaults(o);
   if (o.learning_rate == 0) {
     o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
     if (o.parallel.adapters.lora) o.learning_rate = kAdapterRate;
@@ -199,6 +227,7 @@ static void complete(TrainOptions& o) {
     fail("--warmup is ", o.warmup, ", expected at most --steps, ", o.steps);
   }
   optimizer_options(o);
+  check_schedule(o);
   if (o.keep_best && o.checkpoints.save.empty()) {
     fail("--save is empty, expected a directory for --keep-best");
   }
@@ -253,6 +282,8 @@ void add_train(CLI::App& program, int& code) {
   add_parallel_flags(*train, o.parallel);
   add_named(*train, "--init", o.init, "DIR",
             "Weights to start from: a Hugging Face model, a run, a checkpoint or an import");
+  add_named(*train, "--adapter", o.adapter, "DIR",
+            "Adapters to train further, with --init: of PEFT, or a run of weft train --lora");
   add_whole(*train, "--ranks", o.ranks,
             "Ranks, threads of this process (default: those of --mesh, or 1); started by weft run "
             "or mpirun, each process is one rank",

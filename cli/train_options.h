@@ -22,6 +22,8 @@ struct TrainOptions {
   std::vector<std::string> data;
   DataFlags rows;
   std::string init;
+  /// Adapters to start from; empty: new ones.
+  std::string adapter;
   std::string device = "cpu";
   bool cuda_graph = false;
   bool deterministic = false;
@@ -38,7 +40,17 @@ struct TrainOptions {
   /// 0: 3e-3, or 2e-5 with `init`; a tenth of that for Lion.
   double learning_rate = 0;
   double weight_decay = 0.1;
-  double clip = 1;
+  /// Of the optimizer; none: its own, but 0.95 for the beta2 of the kinds of Adam and Muon.
+  std::optional<double> beta1, beta2, eps;
+  /// The rate at the end; none: see `floor_of`.
+  std::optional<double> min_lr;
+  /// Steps of the fall of wsd; none: a fifth of all.
+  std::optional<int64_t> decay;
+  int64_t restarts = 1;
+  double power = 1;
+  double clip = 1, clip_value = 0;
+  /// The decay of averages of the weights; 0: there are none.
+  double ema = 0;
   /// Files to validate on; empty: rows of `data` are held out.
   std::vector<std::string> validation;
   /// Steps between validations; 0: a tenth of all.

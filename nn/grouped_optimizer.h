@@ -9,6 +9,7 @@
 
 #include "weft/error.h"
 #include "weft/optimizers.h"
+#include "weft/parameter_groups.h"
 
 // The members of GroupedOptimizer, for the files that instantiate it.
 
@@ -61,6 +62,24 @@ inline void check_moments(std::string_view what, DType moments, bool is_f32 = fa
        is_f32 ? "f32" : "f32, bf16, f16 or f64");
 }
 
+/// `check_no_decay` for the patterns of all groups; those that have an equal one count together.
+template <class Options> void check_patterns(const std::vector<ParameterGroup<Options>>& groups) {
+  const auto predicate_of = [](const ParameterGroup<Options>& group) {
+    return group.options.decays.template target<NoDecay>();
+  };
+  for (const auto& group : groups) {
+    const NoDecay* own = predicate_of(group);
+    if (!own) continue;
+    std::vector<NamedParameter> all;
+    for (const auto& other : groups) {
+      const NoDecay* one = predicate_of(other);
+      if (!one || one->pattern != own->pattern) continue;
+      all.insert(all.end(), other.parameters.begin(), other.parameters.end());
+    }
+    check_no_decay(*own, all);
+  }
+}
+
 /// Finds `hyperparameters` of options that are declared later.
 template <class Options> std::vector<Hyperparameter> numbers_in(Options& options) {
   return hyperparameters(options);
@@ -79,6 +98,7 @@ GroupedOptimizer<Self, Options>::GroupedOptimizer(std::vector<ParameterGroup<Opt
                 each_group(groups, [](const auto& group) { return group.options.learning_rate; })),
       options_(each_group(groups, &ParameterGroup<Options>::options)),
       defaults_(std::move(defaults)) {
+  check_patterns(groups);
   for (size_t i = 0; i < parameters().size(); ++i) {
     const DecayPredicate& decays = options_[group_of(i)].decays;
     decays_.push_back(!decays || decays(parameters()[i]));

@@ -165,10 +165,28 @@ Tensors MoE::forward(const Tensors& inputs) {
     count(computed[1]);
     y = with_losses(y, routed);
   }
+  const Tensor mask = std::exchange(mask_, {});
   if (!config_.returns_balance) return {reshape(y, x.shape())};
+  if (mask) {
+    const Tensors balance = masked_balance(routed, reshape(mask, {tokens.size(0), 1}));
+    return {reshape(y, x.shape()), balance[0], balance[1]};
+  }
   const Tensor choices = cast(sum(computed[1], {0}), routed[2].dtype());
   return {reshape(y, x.shape()), mean(routed[2], {0}),
           div(choices, static_cast<double>(tokens.size(0)))};
+}
+
+Tensors MoE::masked_balance(const Tensors& routed, const Tensor& mask) const {
+  const Tensor& scores = routed[2];
+  const Tensor counted = cast(mask.detach(), scores.dtype());
+  const Tensor total = clip(sum(counted), 1, std::nullopt);
+  Tensor choices;
+  {
+    const NoGrad no_grad;
+    const Tensor chosen = cast(one_hot(routed[1], config_.experts), scores.dtype());
+    choices = div(sum(mul(chosen, unsqueeze(counted, 2)), {0, 1}), total);
+  }
+  return {div(sum(mul(scores, counted), {0}), total), choices};
 }
 
 Tensor MoE::shared_of(const Tensor& tokens) {

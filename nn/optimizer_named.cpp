@@ -21,11 +21,17 @@ static std::unique_ptr<Optimizer> made(const char* name, std::vector<NamedParame
   } else {
     own.beta1 = given.beta1.value_or(own.beta1);
   }
-  if constexpr (requires { own.beta2; }) own.beta2 = given.beta2.value_or(own.beta2);
+  if constexpr (requires { own.beta2; }) {
+    own.beta2 = given.beta2.value_or(own.beta2);
+  } else if (given.beta2) {
+    fail(name, ": beta2 is ", *given.beta2, ", expected none; it has no second moment");
+  }
   if constexpr (requires { own.adam_eps; }) {
     own.adam_eps = given.eps.value_or(own.adam_eps);
   } else if constexpr (requires { own.eps; }) {
     own.eps = given.eps.value_or(own.eps);
+  } else if (given.eps) {
+    fail(name, ": eps is ", *given.eps, ", expected none; it divides by no moment");
   }
   if constexpr (requires { own.moments; }) {
     own.moments = given.moments;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <regex>
 
+#include "nn/grouped_optimizer.h"
 #include "weft/error.h"
 
 namespace weft {
@@ -21,12 +22,25 @@ static bool finds(const std::regex& expression, const NamedParameter& named) {
       named.names, [&](const std::string& name) { return std::regex_search(name, expression); });
 }
 
+bool NoDecay::operator()(const NamedParameter& named) const {
+  if (vectors && named.parameter->shape().ndim() < 2) return false;
+  return pattern.empty() || std::ranges::none_of(named.names, finds);
+}
+
 DecayPredicate no_decay(const std::string& pattern, bool vectors) {
-  return [has_pattern = !pattern.empty(), expression = expression_of("no_decay", pattern),
-          vectors](const NamedParameter& named) {
-    if (vectors && named.parameter->shape().ndim() < 2) return false;
-    return !has_pattern || !finds(expression, named);
+  const auto finds_in = [expression = expression_of("no_decay", pattern)](const std::string& name) {
+    return std::regex_search(name, expression);
   };
+  return NoDecay{pattern, finds_in, vectors};
+}
+
+void check_no_decay(const NoDecay& predicate, const std::vector<NamedParameter>& parameters) {
+  if (predicate.pattern.empty()) return;
+  for (const NamedParameter& named : parameters) {
+    if (std::ranges::any_of(named.names, predicate.finds)) return;
+  }
+  fail("no_decay: pattern ", in_quotes(predicate.pattern), " finds no parameter, expected one of ",
+       parameters.size(), parameters.empty() ? "" : ", such as " + parameters[0].name());
 }
 
 std::vector<std::vector<NamedParameter>> split_by_patterns(

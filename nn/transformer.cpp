@@ -8,6 +8,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/layers.h"
+#include "weft/ops/along_dim.h"
 #include "weft/ops/documents.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
@@ -40,7 +41,8 @@ class AddedRows final : public Module {
 };
 
 /// {ids [batch, sequence], segments or mask, types} -> [batch, sequence, dim], and the balance loss
-/// if the config has one: everything but the head.
+/// if the config has one, of the tokens that a floating last input does not have 0 for: everything
+/// but the head.
 class Backbone final : public Module {
  public:
   explicit Backbone(const std::shared_ptr<TransformerState>& state) : state_(state) {
@@ -64,13 +66,19 @@ class Backbone final : public Module {
 
  protected:
   Tensors forward(const Tensors& inputs) override {
-    Tensors passed = {Tensor()};
-    if (inputs.size() > 1 && inputs[1]) passed.push_back(inputs[1]);
+    Tensors passed = {Tensor()}, given = inputs;
+    Tensor mask;
+    if (given.size() > 1 && given.back() && is_floating(given.back().dtype())) {
+      mask = given.back();
+      given.pop_back();
+    }
+    if (given.size() > 1 && given[1]) passed.push_back(given[1]);
     const bool is_packed = state_->config.causal && passed.size() > 1;
     if (is_packed) passed.push_back(document_positions(passed[1]));
-    if (inputs.size() > 3) passed = {Tensor(), inputs[1], inputs[2], inputs[3]};
+    if (given.size() > 3) passed = {Tensor(), given[1], given[2], given[3]};
     const Tensor positions = passed.size() > 2 ? passed[2] : Tensor();
-    passed[0] = state_->is_first_stage() ? embedded(inputs, positions) : inputs[0];
+    passed[0] = state_->is_first_stage() ? embedded(given, positions) : given[0];
+    if (mask) passed.push_back(mask);
     Tensor scores, choices;
     double layers = 0;
     if (state_->balance.size() == 2) {
@@ -279,6 +287,14 @@ static Tensor counted(const Tensor& targets) {
   return sum(cast(not_equal(targets, kIgnoredTarget), f32));
 }
 
+/// 1 for the places of each row up to its last target that counts, 0 for the others: padding.
+static Tensor without_padding(const Tensor& targets) {
+  const NoGrad no_grad;
+  const Tensor counts = cast(not_equal(targets, kIgnoredTarget), f32);
+  const Tensor before = sub(cumulative_sum(counts, 1), counts);
+  return cast(greater(sub(sum(counts, {1}, true), before), 0), f32);
+}
+
 /// The reduction and divisor of a loss, checked.
 static LossReduction checked_reduction(const TransformerLossOptions& options) {
   if (!(options.divisor >= 0) || !std::isfinite(options.divisor)) {
@@ -321,7 +337,13 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
   const double divisor = options.divisor;
   return call(given, [this, targets, reduction, divisor](const Tensors& inputs) {
     check_inputs(inputs);
-    const Tensors computed = (*model_)(inputs);
+    Tensors given_on = inputs;
+    // Other stages of a pipeline do not know the targets, and ranks that share sequences do not know
+    // which token is the last.
+    if (config().balance_loss && inputs.size() < 4 && state_->is_first_stage() && Context::current().grad_enabled) {
+      given_on.push_back(without_padding(targets));
+    }
+    const Tensors computed = (*model_)(given_on);
     Tensor loss = head_loss(computed[0], targets, reduction);
     const bool is_sum = reduction == LossReduction::sum;
     if (computed.size() > 1 && Context::current().grad_enabled) {

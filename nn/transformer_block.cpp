@@ -261,6 +261,12 @@ class TransformerBlock final : public Module {
   Tensors forward(const Tensors& inputs) override {
     const Tensor& x = inputs[0];
     Tensors attended = inputs;
+    // The mask of tokens that count for the balance of experts.
+    if (inputs.size() > 1 && inputs.back() && is_floating(inputs.back().dtype())) {
+      auto* experts = dynamic_cast<MoE*>(feed_forward_.get());
+      if (experts) experts->count_only(inputs.back());
+      attended.pop_back();
+    }
     attended[0] = normalised(before_attention_, x);
     const Tensor a = (*attention_)(attended)[0];
     if (state_->config.parallel_residual) {

@@ -46,6 +46,7 @@ MetricsLine metrics_line(const StepReport& report) {
       {"data", parts.data},     {"forward_backward", parts.forward_backward},
       {"update", parts.update}, {"validation", parts.validation},
       {"save", parts.save},     {"collectives", number_or_null(parts.collectives)}};
+  if (!report.learning_rates.empty()) line["lr_of_groups"] = report.learning_rates;
   if (report.loss_scale) line["loss_scale"] = *report.loss_scale;
   if (!report.skipped.empty()) line["skipped"] = report.skipped;
   return line;

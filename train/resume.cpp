@@ -131,7 +131,8 @@ static bool trains_only_adapters(Module& model) {
 }
 
 RunSaver::RunSaver(const TrainerOptions& options, const Communicator& world, Module& model,
-                   Optimizer& optimizer, UsedTokens& used, std::map<std::string, int64_t>& numbers)
+                   Optimizer& optimizer, Ema* ema, UsedTokens& used,
+                   std::map<std::string, int64_t>& numbers)
     : all_options_(options),
       options_(options.checkpoints),
       world_(world),
@@ -144,6 +145,7 @@ RunSaver::RunSaver(const TrainerOptions& options, const Communicator& world, Mod
     trains_only_adapters(model) ? state_.add_adapters("model", model) : state_.add("model", model);
     state_.add("optimizer", optimizer);
   }
+  if (ema) state_.add("ema", *ema);
   state_.add("random", Context::current().random);
   state_.add("step", step_);
   add_description("config");

@@ -16,14 +16,17 @@
 
 namespace weft {
 
+class Ema;
+
 /// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
 /// order of the data follows. One a rank; calls are collective.
 class RunSaver {
  public:
-  /// `numbers` are saved with the run's description, and get the values of the checkpoint that is
-  /// resumed, where it has them.
+  /// `ema` may be null. `numbers` are saved with the run's description, and get the values of the
+  /// checkpoint that is resumed, where it has them.
   RunSaver(const TrainerOptions& options, const Communicator& world, Module& model,
-           Optimizer& optimizer, UsedTokens& used, std::map<std::string, int64_t>& numbers);
+           Optimizer& optimizer, Ema* ema, UsedTokens& used,
+           std::map<std::string, int64_t>& numbers);
   ~RunSaver() { listen(false); }
 
   /// Loads what ResumeOptions::resume says, before any step, and returns the steps done, 0 for a

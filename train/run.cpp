@@ -51,6 +51,8 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       optimizer_(optimizer),
       rows_(rows),
       mesh_(rows ? rows.mesh() : DeviceMesh()),
+      balanced_(loss || options_.pipeline ? nullptr
+                                          : dynamic_cast<const TransformerModel*>(&model)),
       loss_(loss || options_.pipeline ? std::move(loss) : loss_of_model(model)),
       policies_(options_, model, numbers_),
       scaler_(scaler_of(options_.scaler, model)) {
@@ -61,7 +63,10 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
   const Box own = empty_rows().box();
   used_.emplace(mesh_.communicator(), *data_, options_.validation.get(), options_.batch,
                 RowRange{own.offset[0], own.shape[0]});
-  saver_.emplace(options_, mesh_.communicator(), model_, optimizer_, *used_, numbers_);
+  if (options_.ema > 0) ema_.emplace(optimizer_.parameters(), options_.ema);
+  note_rate(0);
+  saver_.emplace(options_, mesh_.communicator(), model_, optimizer_, ema_ ? &*ema_ : nullptr,
+                 *used_, numbers_);
   if (is_scaled()) take_scale();
 }
 
@@ -76,6 +81,15 @@ void Trainer::Run::check_options() const {
   }
   if (o.steps < 1) fail("trainer: steps is ", o.steps, ", expected at least 1");
   if (!(o.clip >= 0)) fail("trainer: clip is ", o.clip, ", expected at least 0");
+  if (!(o.clip_value >= 0)) {
+    fail("trainer: clip_value is ", o.clip_value, ", expected at least 0");
+  }
+  if (!(o.ema >= 0 && o.ema < 1)) {
+    fail("trainer: ema is ", o.ema, ", expected a decay of at least 0 and below 1");
+  }
+  if (o.ema > 0 && o.pipeline) {
+    fail("trainer: ema is ", o.ema, ", expected 0 for the stages of a pipeline");
+  }
   if (o.validation && o.validation->sequence() != data_->sequence()) {
     fail("trainer: validation has rows of ", o.validation->sequence(), " tokens, expected ",
          data_->sequence(), ", as the data has");
@@ -194,6 +208,7 @@ void Trainer::Run::describe() {
     }
   }
   allowed("clip", options_.clip);
+  allowed("clip-value", options_.clip_value > 0 ? concat(options_.clip_value) : "");
   description_.add({"rows", data_->rows(), Resumed::allowed, "data"});
   description_.add({"steps", options_.steps, Resumed::noted, "the run ends at another step"});
   description_.add({"accumulate", options_.accumulate, Resumed::noted, kRounding});
@@ -221,6 +236,8 @@ static std::string shared_options(const TrainerOptions& o) {
   add("accumulate", o.accumulate);
   add("steps", o.steps);
   add("clip", o.clip);
+  add("clip_value", o.clip_value);
+  add("ema", o.ema);
   add("validate_every", o.validate_every);
   add("validation_batches", o.validation_batches);
   add("rows to validate on", o.validation ? o.validation->rows() : 0);
@@ -261,6 +278,7 @@ int64_t Trainer::Run::resume() {
   description_.check_ranks(mesh_.communicator());
   const ResumeOptions& c = options_.checkpoints;
   if (!c.save.empty()) check_kept_model_files(c.save);
+  note_rates();
   const std::vector<Hyperparameter> options = options_of(optimizer_);
   std::vector<double> given;
   for (const Hyperparameter& option : options) given.push_back(option.get());
@@ -270,6 +288,8 @@ int64_t Trainer::Run::resume() {
   }
   // The options decide, and not the checkpoint: `allow_change` permits others.
   for (size_t i = 0; i < options.size(); ++i) options[i].set(given[i]);
+  if (ema_) ema_->set_decay(options_.ema);
+  begin_rates();
   const bool is_new = done_ == 0 && !options_.model_files.empty();
   if (is_first()) keep_files(is_new ? options_.model_files : c.resume, c.save);
   // Only the holder of the lease of the run's folder touches the metrics.
@@ -333,6 +353,7 @@ bool Trainer::Run::end_step(StepReport& report) {
     policies_.check_finite(step, "validation loss", validation_loss);
   }
   done_ = step;
+  note_rate(step);
   const bool is_best = validates && policies_.note_validation(step, validation_loss);
   if (is_best && options_.keep_best) saver_->save_best(step);
   is_over_ = step == options_.steps || (validates && policies_.is_patience_over());
@@ -341,6 +362,10 @@ bool Trainer::Run::end_step(StepReport& report) {
   save_seconds_ = seconds_since(saving);
   policies_.check_finite(step, "validation loss", validation_loss);
   if (is_over_ && step < options_.steps) tell_end_by_patience();
+  if (is_over_ && options_.keep_best) {
+    tell(concat(policies_.best_in_words(), "; that model is in ",
+                printable(options_.checkpoints.save), "/best"));
+  }
   return ends;
 }
 

@@ -13,12 +13,15 @@
 #include "train/progress.h"
 #include "train/resume.h"
 #include "train/used_tokens.h"
+#include "weft/ema.h"
 #include "weft/graph.h"
 #include "weft/loss_scaler.h"
 #include "weft/mesh.h"
 #include "weft/trainer.h"
 
 namespace weft {
+
+class TransformerModel;
 
 /// One rank's training.
 class Trainer::Run {
@@ -43,6 +46,8 @@ class Trainer::Run {
   struct MicroBatch {
     Batch rows;
     int64_t counted = 0;
+    /// The places up to the last of them in each row; the others are padding.
+    int64_t tokens = 0;
   };
 
   void check_options() const;
@@ -52,11 +57,13 @@ class Trainer::Run {
   Tensor empty_rows() const;
   /// This rank's rows of the micro-batch that begins at row `first` of the batch of `step` (0: of
   /// the rows to validate on), as parts of the whole. Targets from row `most` on do not count.
-  Batch read(int64_t step, int64_t first, int64_t most, int64_t& counted);
+  MicroBatch read(int64_t step, int64_t first, int64_t most);
   std::vector<MicroBatch> batches_of(int64_t step);
   void agree_on_counts(std::vector<MicroBatch>& batches) const;
   Tensor loss_of(const Batch& rows);
+  Tensor without_balance(const Tensor& loss) const;
   void differentiate(const std::vector<MicroBatch>& batches);
+  void differentiate_whole(const std::vector<MicroBatch>& batches);
   void differentiate_stages(const std::vector<MicroBatch>& batches);
   std::vector<double> validated(const std::vector<Batch>& batches);
   void step_by_graph(const std::vector<MicroBatch>& batches);
@@ -71,8 +78,16 @@ class Trainer::Run {
   void take_scale();
   StepReport train_step(int64_t step);
   int64_t bytes_moved() const;
-  void report_figures(StepReport& report, Clock::time_point began, int64_t moved) const;
+  void report_figures(StepReport& report, Clock::time_point began, int64_t moved,
+                      int64_t tokens) const;
   void describe();
+  /// Notes the rate of each group, which the schedule scales.
+  void note_rates();
+  void set_rates(int64_t done, StepReport& report);
+  /// Writes that down, and warns of a schedule that goes on otherwise than that of the run before.
+  void begin_rates();
+  /// Keeps the rate of the last of so many steps for the next run.
+  void note_rate(int64_t done);
   void add_digests();
   bool validates_after(int64_t step) const;
   bool end_step(StepReport& report);
@@ -90,6 +105,8 @@ class Trainer::Run {
   std::vector<ParameterPtr> updated_;
   const Sharding rows_;
   const DeviceMesh mesh_;
+  /// The model whose own loss is `loss_`.
+  const TransformerModel* const balanced_;
   const Loss loss_;
   RunDescription description_;
   /// Checkpoints keep it of the trainer itself.
@@ -97,6 +114,7 @@ class Trainer::Run {
   Policies policies_;
   /// Without effect unless the model computes in f16; `numbers_` have its state.
   LossScaler scaler_;
+  std::optional<Ema> ema_;
   std::optional<UsedTokens> used_;
   std::optional<RunSaver> saver_;
   /// The first rank's.
@@ -104,6 +122,11 @@ class Trainer::Run {
   /// Losses of the micro-steps of the last step, and the norm of its gradients.
   Tensors losses_;
   Tensor norm_;
+  /// The same after elements were clipped.
+  Tensor clipped_norm_;
+  /// The rate of each group where the schedule is at its peak; empty: all have the schedule's.
+  std::vector<double> rates_;
+  double peak_ = 0;
   /// The inputs of the graph's steps, and the graph.
   std::vector<MicroBatch> fixed_;
   std::optional<Graph> graph_;

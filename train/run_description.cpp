@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cinttypes>
 #include <cstddef>
+#include <optional>
 #include <sstream>
 #include <type_traits>
 
@@ -42,16 +43,17 @@ static std::string key_of(const RunItem& item) {
 /// `saved_config` reads it.
 static constexpr const char* kChoices = "config";
 
-/// Returns the value of an item in a checkpoint, in words; "" when the checkpoint lacks it.
-static std::string saved_words(const RunItem& item, const SavedNumbers& saved) {
+/// Returns the value of an item in a checkpoint, in words; nothing when the checkpoint lacks it.
+static std::optional<std::string> saved_words(const RunItem& item, const SavedNumbers& saved) {
   const std::string key = key_of(item);
   return std::visit(
-      [&]<class T>(const T&) -> std::string {
+      [&]<class T>(const T&) -> std::optional<std::string> {
         if constexpr (std::is_same_v<T, std::string>) {
-          return saved_text(key, saved);
+          if (saved.contains(key + ":0")) return saved_text(key, saved);
         } else {
-          return saved.contains(key) ? in_words(std::bit_cast<T>(saved.at(key))) : "";
+          if (saved.contains(key)) return in_words(std::bit_cast<T>(saved.at(key)));
         }
+        return {};
       },
       item.value);
 }
@@ -87,6 +89,8 @@ SavedNumbers RunDescription::numbers() const {
         [&]<class T>(const T& value) {
           if constexpr (std::is_same_v<T, std::string>) {
             save_text(key_of(item), value, numbers);
+            // An empty text is a value too.
+            if (value.empty()) numbers.emplace(key_of(item) + ":0", 0);
           } else {
             numbers.emplace(key_of(item), std::bit_cast<int64_t>(value));
           }
@@ -104,15 +108,18 @@ void RunDescription::check_resumed(const std::string& path, const SavedNumbers& 
   std::vector<std::string> refused, flags, fixed, noted, missing;
   for (const RunItem& item : items_) {
     if (item.resumed == Resumed::not_saved) continue;
-    const std::string before = saved_words(item, saved), now = in_words(item);
+    const std::optional<std::string> before = saved_words(item, saved);
+    const std::string now = in_words(item);
     const bool is_choices = item.name == concat(kModel, kChoices);
-    if (before == now || (is_choices && are_same_choices(before, now))) continue;
-    if (before.empty()) {
-      missing.push_back(item.name);
+    if (before == now || (before && is_choices && are_same_choices(*before, now))) continue;
+    if (!before) {
+      if (!now.empty()) missing.push_back(item.name);
       continue;
     }
     if (is_choices && !fixed.empty()) continue;
-    const std::string difference = concat(item.name, " is ", now, ", the checkpoint's is ", before);
+    const auto shown = [](const std::string& text) { return text.empty() ? "empty" : text; };
+    const std::string difference =
+        concat(item.name, " is ", shown(now), ", the checkpoint's is ", shown(*before));
     if (item.resumed == Resumed::refused) {
       fixed.push_back(difference);
     } else if (item.resumed == Resumed::noted) {

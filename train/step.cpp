@@ -17,10 +17,18 @@
 #include "weft/optimizers.h"
 #include "weft/pipelined_transformer.h"
 #include "weft/trace.h"
+#include "weft/transformer.h"
 
 namespace weft {
 
-Trainer::Batch Trainer::Run::read(int64_t step, int64_t first, int64_t most, int64_t& counted) {
+/// The places of a row up to its last target that counts.
+static int64_t places_used(std::span<const int64_t> targets) {
+  const auto last = std::find_if(targets.rbegin(), targets.rend(),
+                                 [](int64_t target) { return target != kIgnoredTarget; });
+  return targets.rend() - last;
+}
+
+Trainer::Run::MicroBatch Trainer::Run::read(int64_t step, int64_t first, int64_t most) {
   const Dataset& data = step == 0 ? *options_.validation : *data_;
   Batch rows{empty_rows(), empty_rows()};
   if (used_->has_segments()) rows.segments = empty_rows();
@@ -33,23 +41,32 @@ Trainer::Batch Trainer::Run::read(int64_t step, int64_t first, int64_t most, int
   const int64_t left = most - first - rows.ids.box().offset[0];
   const auto kept = static_cast<size_t>(std::max<int64_t>(0, left) * data.sequence());
   if (kept < local) std::ranges::fill(spans.targets.subspan(kept), kIgnoredTarget);
-  if (data.has_masks()) {
-    counted = used_->reads_first()
-                  ? std::ranges::count_if(spans.targets,
-                                          [](int64_t target) { return target != kIgnoredTarget; })
-                  : 0;
-  } else {
-    counted = std::min(micro_batch(), most - first) * data.sequence();
+  MicroBatch made;
+  if (!data.has_masks()) {
+    made.counted = made.tokens = std::min(micro_batch(), most - first) * data.sequence();
+  } else if (used_->reads_first()) {
+    made.counted = std::ranges::count_if(spans.targets,
+                                         [](int64_t target) { return target != kIgnoredTarget; });
+    const auto size = static_cast<size_t>(data.sequence());
+    for (size_t at = 0; at < local; at += size) {
+      made.tokens += places_used(spans.targets.subspan(at, size));
+    }
   }
   const auto placed = [&](const Tensor& t) { return t ? t.to(options_.device) : t; };
-  return {placed(rows.ids), placed(rows.targets), placed(rows.segments)};
+  made.rows = {placed(rows.ids), placed(rows.targets), placed(rows.segments)};
+  return made;
 }
 
 void Trainer::Run::agree_on_counts(std::vector<MicroBatch>& batches) const {
   std::vector<int64_t> counts;
-  for (const MicroBatch& batch : batches) counts.push_back(batch.counted);
+  for (const MicroBatch& batch : batches) {
+    counts.insert(counts.end(), {batch.counted, batch.tokens});
+  }
   mesh_.communicator().all_reduce_numbers(counts, ReduceOp::sum);
-  for (size_t i = 0; i < counts.size(); ++i) batches[i].counted = counts[i];
+  for (size_t i = 0; i < batches.size(); ++i) {
+    batches[i].counted = counts[2 * i];
+    batches[i].tokens = counts[2 * i + 1];
+  }
   // All ranks leave out the same.
   std::erase_if(batches, [](const MicroBatch& batch) { return batch.counted == 0; });
 }
@@ -58,9 +75,7 @@ void Trainer::Run::agree_on_counts(std::vector<MicroBatch>& batches) const {
 std::vector<Trainer::Run::MicroBatch> Trainer::Run::batches_of(int64_t step) {
   std::vector<MicroBatch> all;
   for (int64_t i = 0; i < options_.accumulate; ++i) {
-    MicroBatch batch;
-    batch.rows = read(step, i * micro_batch(), options_.batch, batch.counted);
-    all.push_back(std::move(batch));
+    all.push_back(read(step, i * micro_batch(), options_.batch));
   }
   if (data_->has_masks()) agree_on_counts(all);
   return all;
@@ -69,6 +84,14 @@ std::vector<Trainer::Run::MicroBatch> Trainer::Run::batches_of(int64_t step) {
 Tensor Trainer::Run::loss_of(const Batch& rows) {
   const TraceSpan span("forward", -1, rows.ids.device());
   return loss_(rows);
+}
+
+/// The part of a loss that is of the targets.
+Tensor Trainer::Run::without_balance(const Tensor& loss) const {
+  const Tensor balance = balanced_ ? balanced_->balance_loss() : Tensor();
+  if (!balance) return loss.detach();
+  const NoGrad no_grad;
+  return sub(loss.detach(), mul(balance, balanced_->config().balance_coefficient));
 }
 
 /// The mean of losses, each of so many targets; of equal numbers without rounding products.
@@ -102,14 +125,25 @@ void Trainer::Run::differentiate_stages(const std::vector<MicroBatch>& batches) 
   for (size_t i = 0; i < losses.size(); ++i) {
     losses_.push_back(full({1}, losses[i] / weights[i]));
   }
-  norm_ = scaler_.unscaled(options_.pipeline->gradient_norm());
 }
 
-/// Leaves gradients, their norm, and the loss of each micro-step.
+/// Leaves gradients, clipped by value, their norms, and the loss of each micro-step.
 void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
   optimizer_.zero_grad();
   losses_.clear();
-  if (options_.pipeline) return differentiate_stages(batches);
+  options_.pipeline ? differentiate_stages(batches) : differentiate_whole(batches);
+  const auto norm = [&] {
+    const auto& stages = options_.pipeline;
+    return scaler_.unscaled(stages ? stages->gradient_norm() : gradient_norm(updated_));
+  };
+  norm_ = clipped_norm_ = norm();
+  if (options_.clip_value == 0) return;
+  // The norm before clipping shows gradients that are not finite.
+  clip_grad_value(updated_, options_.clip_value * (is_scaled() ? scaler_.scale() : 1));
+  clipped_norm_ = norm();
+}
+
+void Trainer::Run::differentiate_whole(const std::vector<MicroBatch>& batches) {
   const double total = total_count(batches);
   const bool is_sharded = FsdpModule::is_sharded(model_);
   for (const MicroBatch& batch : batches) {
@@ -119,9 +153,8 @@ void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
     const TraceSpan span("backward", -1, batch.rows.ids.device());
     const double weight = static_cast<double>(batch.counted) / total;
     scaler_.scale(weight == 1 ? loss : mul(loss, weight)).backward();
-    losses_.push_back(loss.detach().full_tensor());
+    losses_.push_back(without_balance(loss).full_tensor());
   }
-  norm_ = scaler_.unscaled(gradient_norm(updated_));
 }
 
 /// The same as a graph, of batches that are always in one place, and the update with it.
@@ -141,7 +174,7 @@ void Trainer::Run::step_by_graph(const std::vector<MicroBatch>& batches) {
 
 void Trainer::Run::update() {
   const TraceSpan span("update", -1, options_.device);
-  const Tensor clip = options_.clip > 0 ? clip_scale(norm_, options_.clip) : Tensor();
+  const Tensor clip = options_.clip > 0 ? clip_scale(clipped_norm_, options_.clip) : Tensor();
   if (!is_scaled()) return optimizer_.step(clip);
   scaler_.step(optimizer_, norm_, clip);
   take_scale();
@@ -182,10 +215,9 @@ StepReport Trainer::Run::train_step(int64_t step) {
   const double waited = seconds_in_waits();
   const int64_t moved = bytes_moved();
   PurposeScope purpose(Purpose::activations);
-  if (options_.schedule) optimizer_.set_learning_rate(options_.schedule(step - 1));
   StepReport report;
   report.step = step;
-  report.learning_rate = optimizer_.learning_rate();
+  set_rates(step - 1, report);
   report.parts.save = save_seconds_;
   const std::vector<MicroBatch> batches = batches_of(step);
   report.parts.data = lap(since);
@@ -205,21 +237,24 @@ StepReport Trainer::Run::train_step(int64_t step) {
     report.parts.forward_backward = lap(since);
     report.skipped = reason_to_skip(report);
     if (report.skipped.empty() && !graph_updates()) update();
+    if (report.skipped.empty() && ema_) ema_->update();
     // A step that is left out moves no biases; its load does not count for the next one.
     report.experts =
         end_step_of_experts(model_, report.skipped.empty() ? options_.balance_rate : 0);
     report.parts.update = lap(since);
   }
   if (options_.device == cpu) report.parts.collectives = seconds_in_waits() - waited;
-  report_figures(report, began, moved);
+  int64_t tokens = 0;
+  for (const MicroBatch& batch : batches) tokens += batch.tokens;
+  report_figures(report, began, moved, tokens);
   return report;
 }
 
-void Trainer::Run::report_figures(StepReport& report, Clock::time_point began,
-                                  int64_t moved) const {
+void Trainer::Run::report_figures(StepReport& report, Clock::time_point began, int64_t moved,
+                                  int64_t tokens) const {
   const auto now = Clock::now();
-  report.tokens_per_second = static_cast<double>(options_.batch * data_->sequence()) /
-                             std::chrono::duration<double>(now - began).count();
+  report.tokens_per_second =
+      static_cast<double>(tokens) / std::chrono::duration<double>(now - began).count();
   if (options_.peak_tokens) report.utilization = report.tokens_per_second / *options_.peak_tokens;
   report.seconds = std::chrono::duration<double>(now - started_).count();
   report.bytes_moved = bytes_moved() - moved;
@@ -262,6 +297,8 @@ double Trainer::Run::evaluate() {
   const TraceSpan span("validation");
   const NoGrad no_grad;
   const EvaluationScope scope(model_);
+  std::optional<Ema::Applied> averaged;
+  if (ema_ && ema_->updates() > 0) averaged.emplace(*ema_);
   const int64_t rows = options_.validation->rows();
   int64_t batches = (rows + micro_batch() - 1) / micro_batch();
   if (options_.validation_batches > 0) {
@@ -274,8 +311,7 @@ double Trainer::Run::evaluate() {
     for (const double loss : validated(std::exchange(waiting, {}))) losses.push_back(loss);
   };
   for (int64_t i = 0; i < batches; ++i) {
-    std::vector<MicroBatch> one(1);
-    one[0].rows = read(0, i * micro_batch(), rows, one[0].counted);
+    std::vector<MicroBatch> one{read(0, i * micro_batch(), rows)};
     if (options_.validation->has_masks()) agree_on_counts(one);
     if (one.empty()) continue;
     waiting.push_back(one[0].rows);

@@ -120,13 +120,17 @@ class Line {
     };
     const std::string before = first == 0 ? "" : render(start(first), true);
     const std::string after = last == messages.size() ? all : render(start(last));
-    if (!after.starts_with(before) || !all.starts_with(after)) {
+    // A text may end with a token that a longer one has at its end.
+    const auto same = static_cast<size_t>(
+        std::mismatch(after.begin(), after.end(), all.begin(), all.end()).first - after.begin());
+    const std::string_view rest = std::string_view(after).substr(same);
+    if (!after.starts_with(before) || same < before.size() || !all.ends_with(rest)) {
       fail("data: ", where_, ": the chat template changes the text of earlier messages at message ",
            first,
            ", expected one that does not; mark answers by {% generation %} in the template, or "
            "train on all tokens (--loss-on all)");
     }
-    return {before.size(), after.size()};
+    return {before.size(), same};
   }
 
   Document rendered(const std::string& all, const Spans& answers) const {

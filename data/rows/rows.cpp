@@ -42,6 +42,8 @@ class DocumentRows final : public Rows {
     form.packs ? pack() : pad();
   }
   int64_t count() const override { return std::ssize(ends_); }
+  int64_t documents() const override { return std::ssize(tokens_.index->starts()); }
+  int64_t too_long() const override { return too_long_; }
   void copy(int64_t row, const RowSpans& into) const override {
     const auto at = static_cast<size_t>(row);
     size_t place = 0;
@@ -63,11 +65,15 @@ class DocumentRows final : public Rows {
 
  private:
   /// Calls use(part) for the parts of a document: those that fill a row, then the rest.
-  template <class Use> void for_parts(size_t document, const Use& use) const {
+  template <class Use> void for_parts(size_t document, const Use& use) {
     const auto& starts = tokens_.index->starts();
     int64_t first = starts[document];
-    const int64_t end =
-        (document + 1 < starts.size() ? starts[document + 1] : tokens_.ids->size()) - 1;
+    int64_t end = (document + 1 < starts.size() ? starts[document + 1] : tokens_.ids->size()) - 1;
+    if (end - first > form_.sequence) {
+      ++too_long_;
+      if (form_.long_documents == LongDocuments::drop) return;
+      if (form_.long_documents == LongDocuments::truncate) end = first + form_.sequence;
+    }
     for (; first < end; first += form_.sequence) {
       use(Part{first, std::min(form_.sequence, end - first)});
     }
@@ -115,6 +121,7 @@ class DocumentRows final : public Rows {
   /// The parts of all rows, and where each row's end.
   std::vector<Part> parts_;
   std::vector<size_t> ends_;
+  int64_t too_long_ = 0;
 };
 
 }  // namespace

@@ -59,7 +59,7 @@ static bool is_tokenized(const std::vector<std::string>& files, const DataOption
   if (kind == DataKind::tokens) return false;
   if (options.tokenizer && !(is_text && options.bytes)) return true;
   const int64_t vocabulary = vocabulary_of(options);
-  if (!is_text || (vocabulary > kByteIds && !options.bytes)) {
+  if (!is_text || (vocabulary != kByteIds && !options.bytes)) {
     fail("data: ", files[0], " is ", is_text ? "text" : "lines of JSON",
          " and the model, which has ", vocabulary,
          " ids, no tokenizer, expected one; name it by --tokenizer, or make token files ",
@@ -74,21 +74,21 @@ static bool is_tokenized(const std::vector<std::string>& files, const DataOption
 
 static void hold_out(Source& source, const DataOptions& options, int64_t batch, bool is_only) {
   constexpr int64_t one_in = 20, most_batches = 16;
-  const int64_t rows = source.rows->count();
+  const int64_t rows = source.rows->count(), least = batch > 0 && is_only ? 2 : 1;
   const bool is_joined = !source.tokens.index || !source.tokens.index->has_rows();
-  if (rows <= batch && (is_only || rows < 1)) {
+  if (rows < least) {
     const std::string row = concat("a row of ", options.sequence);
     const std::string all =
-        batch == 0 ? ", " + row
-                   : concat(": ", row, " to train on and a batch of ", batch, " held out");
+        least == 1 ? ", " + row : concat(": ", row, " to train on and one held out");
     if (is_joined && !options.pack) {
       fail("data: number of tokens is ", source.tokens.ids->size(), ", expected at least ",
-           (batch + 1) * options.sequence + 1, all);
+           least * options.sequence + 1, all);
     }
-    fail("data: number of rows is ", rows, ", expected at least ", batch + 1, all);
+    fail("data: number of rows is ", rows, ", expected at least ", least, all);
   }
-  if (batch == 0 || rows <= batch) return;
-  source.held_out = std::clamp(rows / one_in / batch, int64_t{1}, most_batches) * batch;
+  if (batch == 0 || rows < 2) return;
+  source.held_out = std::clamp(rows / one_in, int64_t{1}, most_batches * batch);
+  if (source.held_out > batch) source.held_out -= source.held_out % batch;
 }
 
 static void load(Source& source, const DataOptions& options) {
@@ -112,7 +112,10 @@ static void load(Source& source, const DataOptions& options) {
     fail("data: the tokenizer has ", options.tokenizer->size(), " ids, of which ", source.files[0],
          " uses some beyond the ", vocabulary, " of the model, expected the model's tokenizer");
   }
-  RowForm form{.sequence = options.sequence, .packs = options.pack, .seed = options.seed};
+  RowForm form{.sequence = options.sequence,
+               .packs = options.pack,
+               .seed = options.seed,
+               .long_documents = options.long_documents};
   if (options.tokenizer) form.padding = options.tokenizer->eos().value_or(0);
   if (data_kind(files[0]) == DataKind::tokens) {
     const auto index = std::make_shared<TokenIndex>(files, tokens.ids->file_sizes());
@@ -131,6 +134,8 @@ static void load(Source& source, const DataOptions& options) {
   }
   const bool has_rows = options.pack || (tokens.index && tokens.index->has_rows());
   source.rows = has_rows ? document_rows(tokens, form) : joined_rows(tokens, form);
+  // What is open needs no name: a run that a signal ends leaves no files.
+  if (tokens.ids->is_open()) source.folder.reset();
 }
 
 /// The rows to train on, or those held out.
@@ -194,13 +199,26 @@ class TextDataset final : public Dataset {
     uint64_t form = mixed(static_cast<uint64_t>(o.loss), o.pack);
     form = xxh3_of(std::as_bytes(std::span(o.field)), form);
     form = xxh3_of(std::as_bytes(std::span(o.weights)), form);
+    if (o.long_documents != LongDocuments::split) {
+      all.emplace_back("long documents", static_cast<uint64_t>(o.long_documents));
+    }
     if (o.pack || o.loss != LossOn::automatic || !o.field.empty() || !o.weights.empty()) {
       all.emplace_back("data form", form);
     }
     return all;
   }
   std::string description() const override {
-    return concat(tokens(), " tokens in ", paths().size(), " files");
+    int64_t too_long = 0, documents = 0;
+    for (const Source& source : opened_->all()) {
+      too_long += source.rows->too_long();
+      documents += source.rows->documents();
+    }
+    const std::string text = concat(tokens(), " tokens in ", paths().size(), " files");
+    if (too_long == 0) return text;
+    static constexpr const char* kFates[] = {"split", "truncated", "dropped"};
+    return concat(text, "; ", too_long, " of ", documents, " documents are longer than a row of ",
+                  sequence(), " tokens and are ",
+                  kFates[static_cast<size_t>(opened_->options.long_documents)]);
   }
 
  private:
@@ -270,8 +288,9 @@ static std::shared_ptr<const Opened> opened(const DataOptions& options, int64_t 
         }
         const auto held = [](const Source& s) { return s.held_out > 0; };
         if (batch > 0 && std::ranges::none_of(*sources, held)) {
-          fail("data: no source has more than a batch of ", batch,
-               " rows, expected one, of which rows are held out");
+          fail(
+              "data: each source has 1 row, expected one of at least 2, of which some are held "
+              "out");
         }
         return std::move(*sources);
       }).share();

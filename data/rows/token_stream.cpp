@@ -116,6 +116,11 @@ void TokenStream::keep_open(const File& file) const {
   open_.push_front(file);
 }
 
+bool TokenStream::is_open() const {
+  const auto is_file = [](const Part& part) { return !part.content; };
+  return std::ranges::count_if(parts_, is_file) <= static_cast<std::ptrdiff_t>(kMostOpen);
+}
+
 File TokenStream::opened(const Part& part, int64_t offset) const {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(open_, part.identity, &File::identity);

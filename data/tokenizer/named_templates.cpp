@@ -4,7 +4,7 @@
 #include "data/tokenizer/chat.h"
 #include "weft/error.h"
 
-// These short templates write the same as the published templates of model families, without
+// These short templates write the same as the published templates of model families, and refuse
 // tools. Prefer a model's own template, where it has one.
 
 namespace weft::text {
@@ -24,6 +24,18 @@ static constexpr const char* kTurn =
 static constexpr const char* kAside =
     "{% if messages[0].role == 'system' %}{% set system = messages[0].content %}"
     "{% set messages = messages[1:] %}{% endif %}";
+
+/// Refuses what the templates would leave out.
+static std::string without_tools(const std::string& name, const std::string& text) {
+  const auto refuse = [&](const char* what) {
+    return concat("{{ raise_exception('", what, ", expected none: weft has the template ", name,
+                  " without tools; take the template of the model') }}");
+  };
+  return concat("{% if tools %}", refuse("tools are given"), "{% endif %}",
+                "{% for m in messages %}{% if m.tool_calls %}", refuse("a message has tool_calls"),
+                "{% endif %}{% if m.role == 'tool' %}", refuse("a message has the role tool"),
+                "{% endif %}{% endfor %}", text);
+}
 
 static std::string chatml_after(const std::string& start) {
   return start + with_answer(R"({{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }})",
@@ -189,10 +201,10 @@ static std::string deepseek_v3() {
              "{{ '<｜Assistant｜>' }}");
 }
 
-const std::vector<NamedTemplate>& named_templates() {
+static std::vector<NamedTemplate> made_templates() {
   static constexpr const char* kInst = "[INST] ";
   static constexpr const char* kSpacedAnswer = "' ' + m.content ~ eos_token";
-  static const std::vector<NamedTemplate> all = {
+  std::vector<NamedTemplate> all = {
       {"llama2", llama2()},
       {"llama3", llama3_after("")},
       {"llama3.1", llama3_dated("'26 Jul 2024'")},
@@ -227,6 +239,12 @@ const std::vector<NamedTemplate>& named_templates() {
       {"granite3.3-first", granite_dated(" ", " ")},
       {"deepseek-v2", deepseek_v2()},
       {"deepseek-v3", deepseek_v3()}};
+  for (NamedTemplate& one : all) one.text = without_tools(one.name, one.text);
+  return all;
+}
+
+const std::vector<NamedTemplate>& named_templates() {
+  static const std::vector<NamedTemplate> all = made_templates();
   return all;
 }
 

@@ -127,7 +127,7 @@ struct Tokenizer::Body {
     if (!from.form) {
       if (from.error.empty()) {
         fail("chat: ", source, " has no chat template, expected one of chat_templates(); ",
-             "choose one by its name");
+             "choose one by its name (--chat-template)");
       }
       fail("chat: the template of ", source, " is not one that weft reads, expected another one; ",
            from.error);

@@ -7,7 +7,7 @@
 
 #include "weft/export.h"
 #include "weft/module.h"
-#include "weft/ops/losses.h"
+#include "weft/ops/margin_losses.h"
 
 namespace weft {
 
@@ -32,12 +32,13 @@ class WEFT_API LossModule : public Module {
   Function function_;
 };
 
-/// The options of cross_entropy, of logits [..., classes] and classes [...] or probabilities.
+/// The options of cross_entropy, of logits [..., classes] and classes [...] or probabilities, or as
+/// in PyTorch of [rows, classes, ...] and [rows, ...].
 struct CrossEntropyLoss : LossModule {
   explicit CrossEntropyLoss(CrossEntropyOptions options = {})
       : LossModule("cross_entropy_loss",
                    [o = std::move(options)](const Tensor& x, const Tensor& t) {
-                     return cross_entropy(x, t, o);
+                     return cross_entropy_of_classes(x, t, o);
                    }) {}
 };
 struct NLLLoss : LossModule {

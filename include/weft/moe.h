@@ -93,6 +93,9 @@ class WEFT_API MoE : public Module {
   explicit MoE(const MoEConfig& config);
   const MoEConfig& config() const { return config_; }
   Experts& experts() { return *experts_; }
+  /// The next call counts tokens with 0 in `mask` [...], of the tokens' shape, neither in the mean
+  /// scores nor in the choices that it returns.
+  void count_only(Tensor mask) { mask_ = std::move(mask); }
 
   /// [experts] f32: rows that each expert computed in calls recorded for backward since
   /// `update_balance`, for all ranks; empty before the first.
@@ -115,12 +118,14 @@ class WEFT_API MoE : public Module {
   Tensors in_chunks(const Tensor& x, const Tensors& routed, const class SideStream& side);
   Tensor with_losses(const Tensor& y, const Tensors& routed);
   void count(const Tensor& counts);
+  /// The mean scores and choices of the tokens that a mask counts.
+  Tensors masked_balance(const Tensors& routed, const Tensor& mask) const;
 
   MoEConfig config_;
   std::shared_ptr<Router> gate_;
   std::shared_ptr<Experts> experts_;
   std::shared_ptr<Module> shared_, shared_gate_;
-  Tensor load_, balance_loss_, z_loss_;
+  Tensor load_, balance_loss_, z_loss_, mask_;
   int64_t dropped_ = 0;
 };
 

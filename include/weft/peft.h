@@ -31,6 +31,9 @@ struct PeftOptions {
 WEFT_API void save_peft(Module& model, const std::string& directory,
                         const PeftOptions& options = {});
 
+/// std::invalid_argument where `save_peft` would refuse the modules that have adapters.
+WEFT_API void check_peft(Module& model);
+
 /// Fills the adapters of `model` from `directory`; each rank reads the elements that it holds. A
 /// model without adapters gets those of the files, by `add_adapters`. std::invalid_argument, before
 /// anything is changed, names a tensor that has no adapter or an adapter that has no tensor, a

@@ -15,6 +15,11 @@ namespace weft {
 /// Tokens that count for the loss. `automatic`: the assistant's in conversations, otherwise all.
 enum class LossOn : uint8_t { automatic, assistant, all };
 
+/// The treatment of a document that is longer than a row: `split` makes several rows of it, of which
+/// all but the first lack its beginning, such as the prompt; `truncate` keeps the first row, `drop`
+/// none.
+enum class LongDocuments : uint8_t { split, truncate, drop };
+
 /// Files of text or tokens, and how rows are made of them.
 struct DataOptions {
   /// Files, or directories, which stand for the files below them. `.bin` files are token shards of
@@ -27,8 +32,8 @@ struct DataOptions {
   int64_t vocabulary = 0;
   /// Decides the order of the rows.
   uint64_t seed = 0;
-  /// Turns text into tokens. Without one the bytes of text are the tokens, which only a model of at
-  /// most kByteIds ids may read, unless `bytes`.
+  /// Turns text into tokens. Without one the bytes of text are the tokens, which only a model of
+  /// kByteIds ids may read, unless `bytes`.
   std::optional<Tokenizer> tokenizer = {};
   bool bytes = false;
   /// The field of a line of JSON that has the text or the messages; empty: `messages`,
@@ -39,6 +44,8 @@ struct DataOptions {
   /// Whether a row holds several documents, whose tokens do not attend to each other. Otherwise a
   /// line of JSON has separate rows, padded at the end, and text is one sequence of tokens.
   bool pack = false;
+  /// Lines of JSON and documents of an index; other text is one sequence of tokens.
+  LongDocuments long_documents = LongDocuments::split;
   /// A weight for each of `paths`: the share of the rows that are of it. Empty: all paths are one
   /// source.
   std::vector<double> weights = {};
@@ -47,8 +54,8 @@ struct DataOptions {
   /// Threads that tokenise; 0: those of the caller's kernels.
   int threads = 0;
 };
-/// 256 bytes and some special tokens.
-inline constexpr int64_t kByteIds = 512;
+/// The ids of bytes.
+inline constexpr int64_t kByteIds = 256;
 
 /// Rows to train on, shuffled anew each epoch, and rows held out, in the order of the text.
 struct DataSplit {
@@ -59,8 +66,8 @@ struct DataSplit {
 /// file that is missing, empty or malformed, and the first token that is not below `vocabulary`.
 WEFT_API std::shared_ptr<const Dataset> text_dataset(const DataOptions& options);
 
-/// The same, with the last rows held out: a twentieth of them in whole batches of `batch` rows, at
-/// least 1 batch and at most 16.
+/// The same, with the last rows held out: a twentieth of them, at least 1 row and at most 16
+/// batches of `batch` rows; of more than a batch, whole ones.
 WEFT_API DataSplit split_text_dataset(const DataOptions& options, int64_t batch);
 
 }  // namespace weft

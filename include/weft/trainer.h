@@ -15,7 +15,7 @@
 #include "weft/loss_scaler.h"
 #include "weft/module.h"
 #include "weft/sharding.h"
-#include "weft/storage.h"
+#include "weft/step_report.h"
 
 namespace weft {
 
@@ -49,53 +49,6 @@ struct ResumeOptions {
   bool are_flags = false;
 };
 
-/// Figures of a model's experts for one step, over all ranks.
-struct WEFT_API ExpertReport {
-  /// Rows of each expert, by sparse layer.
-  std::vector<std::vector<double>> load;
-  int64_t dropped = 0;
-  std::optional<double> balance_loss;  // where it is part of the loss
-
-  /// The largest load of an expert over the mean of its layer; 1 is balanced.
-  double imbalance() const;
-};
-
-/// Seconds of the parts of a step on a rank, by its clock. On a GPU a part ends when its work is
-/// queued; the step waits for the GPU once, after backward, and in `validation`.
-struct PartSeconds {
-  /// Reading rows.
-  double data = 0;
-  double forward_backward = 0;
-  double update = 0;
-  double validation = 0;
-  /// Waiting for saves after the step before.
-  double save = 0;
-  /// The part of `forward_backward` and `update` in collectives; empty on a GPU, where collectives
-  /// are queued.
-  std::optional<double> collectives = {};
-};
-
-/// Figures of one step.
-struct StepReport {
-  int64_t step = 0;
-  double loss = 0;
-  std::optional<double> validation_loss;
-  double learning_rate = 0;
-  double gradient_norm = 0;
-  double tokens_per_second = 0;
-  /// Model FLOPs utilization (MFU): the fraction of the devices' peak.
-  std::optional<double> utilization;
-  double seconds = 0;                   ///< since the first step began
-  std::optional<ExpertReport> experts;  // none for a dense model
-  int64_t bytes_moved = 0;              ///< received from other ranks in this step, by this rank
-  PartSeconds parts = {};
-  /// Memory of this rank so far.
-  MemoryStatistics memory;
-  std::string skipped = {};  ///< why the step left the weights as they are, if it did
-  /// The factor of the loss in backward, of a model that computes in f16.
-  std::optional<double> loss_scale = {};
-};
-
 /// Says what a step does whose gradients should not be used: the run ends, or the step is skipped.
 enum class OnTrouble : uint8_t { stop, skip };
 
@@ -105,7 +58,14 @@ struct TrainerOptions {
   int64_t steps = 100;
   /// Largest norm of the gradients; 0: any.
   double clip = 1;
-  /// The learning rate of all groups by the steps that are done. Empty: as the optimizer has it.
+  /// Largest magnitude of an element of the gradients, before the norm; 0: any.
+  double clip_value = 0;
+  /// The decay of an average of the parameters (`Ema`), which is saved as the part "ema", and
+  /// which validations use in the parameters' place; 0: none.
+  double ema = 0;
+  /// The learning rate by the steps that are done. Where the groups of the optimizer have different
+  /// rates, each has its own where the schedule is highest, and a part of it elsewhere. Empty: as
+  /// the optimizer has them.
   std::function<double(int64_t step)> schedule = {};
   /// The device that the model computes on.
   Device device = cpu;

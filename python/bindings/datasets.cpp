@@ -41,12 +41,15 @@ static std::shared_ptr<Dataset> held(const std::shared_ptr<const Dataset>& data)
 static void bind_text_datasets(py::module_& m) {
   using D = DataOptions;
   const auto each = [&](const auto& bind) {
-    bind("paths"_a, py::kw_only(), needed("sequence", &D::sequence),
-         option("tokenizer", &D::tokenizer), option("seed", &D::seed),
-         option("vocabulary", &D::vocabulary), option("field", &D::field),
-         choice("text_dataset", "loss", &D::loss, {"automatic", "assistant", "all"}),
-         option("pack", &D::pack), option("weights", &D::weights), option("cache", &D::cache),
-         option("bytes", &D::bytes), option("threads", &D::threads));
+    bind(
+        "paths"_a, py::kw_only(), needed("sequence", &D::sequence),
+        option("tokenizer", &D::tokenizer), option("seed", &D::seed),
+        option("vocabulary", &D::vocabulary), option("field", &D::field),
+        choice("text_dataset", "loss", &D::loss, {"automatic", "assistant", "all"}),
+        option("pack", &D::pack),
+        choice("text_dataset", "long_documents", &D::long_documents, {"split", "truncate", "drop"}),
+        option("weights", &D::weights), option("cache", &D::cache), option("bytes", &D::bytes),
+        option("threads", &D::threads));
   };
   each([&](const auto&... items) {
     bind_with_fields<D, Paths>(
@@ -61,7 +64,9 @@ static void bind_text_datasets(py::module_& m) {
         "shuffled anew each epoch. paths: one or several files or directories. tokenizer: turns "
         "text into tokens; without one bytes are the tokens. loss: the tokens that count, by "
         "default the assistant's in conversations and all others. pack: several documents in a "
-        "row, with segments. weights: the share of the rows that each path has. cache: a folder "
+        "row, with segments. long_documents: what becomes of a document that is longer than a row: "
+        "several rows, its first row, or none. weights: the share of the rows that each path has. "
+        "cache: a folder "
         "that keeps tokens for the next run. ValueError names a file or line that is wrong");
   });
   each([&](const auto& first, const auto&... items) {
@@ -73,8 +78,8 @@ static void bind_text_datasets(py::module_& m) {
           return std::pair(held(data.train), held(data.held_out));
         },
         first, "batch"_a, items...,
-        "The same, and a dataset of rows held out: a twentieth in whole batches of `batch` rows, "
-        "at least 1 and at most 16. Returns both");
+        "The same, and a dataset of rows held out: a twentieth, at least 1 row and at most 16 "
+        "batches of `batch` rows. Returns both");
   });
 }
 

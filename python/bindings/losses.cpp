@@ -23,6 +23,45 @@ static void bind_distances(py::module_& m) {
       "target * (log(target) - input); 'batchmean' divides the sum by the size of dim 0");
 }
 
+static void bind_margins(py::module_& m) {
+  def(m, "_torch_margin_ranking_loss(input1, input2, target, margin=0.0, reduction='mean')",
+      &margin_ranking_loss, "max(0, -target (input1 - input2) + margin)");
+  def(m, "_torch_hinge_embedding_loss(input, target, margin=1.0, reduction='mean')",
+      &hinge_embedding_loss, "input where target is 1, max(0, margin - input) where it is -1");
+  def(m, "_torch_soft_margin_loss(input, target, reduction='mean')", &soft_margin_loss,
+      "log(1 + exp(-target input)), of targets 1 and -1");
+  def(m, "_torch_cosine_embedding_loss(input1, input2, target, margin=0.0, reduction='mean')",
+      &cosine_embedding_loss,
+      "Of the cosine along the last dim: 1 - cosine where target is 1, max(0, cosine - margin) "
+      "where it is -1");
+  def(m,
+      "_torch_triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, "
+      "swap=False, reduction='mean')",
+      &triplet_margin_loss,
+      "max(0, |anchor - positive| - |anchor - negative| + margin), norms along the last dim");
+  def(m, "_torch_multi_margin_loss(input, target, p=1, margin=1.0, weight=None, reduction='mean')",
+      "The sum over other classes of max(0, margin - input[target] + input)^p over their number",
+      [](const Tensor& input, const Tensor& target, int p, double margin, const MaybeTensor& weight,
+         std::string_view reduction) {
+        return multi_margin_loss(input, target, p, margin, weight, reduction);
+      });
+  def(m, "_torch_multilabel_margin_loss(input, target, reduction='mean')", &multilabel_margin_loss,
+      "The margins of labels over others; target [rows, classes] lists labels, then -1");
+  def(m, "_torch_multilabel_soft_margin_loss(input, target, weight=None, reduction='mean')",
+      "The mean over classes of binary_cross_entropy_with_logits",
+      [](const Tensor& input, const Tensor& target, const MaybeTensor& weight,
+         std::string_view reduction) {
+        return multilabel_soft_margin_loss(input, target, weight, reduction);
+      });
+  def(m,
+      "_torch_poisson_nll_loss(input, target, log_input=True, full=False, eps=1e-08, "
+      "reduction='mean')",
+      &poisson_nll_loss,
+      "exp(input) - target input, or input - target log(input + eps); full: with Stirling's term");
+  def(m, "_torch_gaussian_nll_loss(input, target, var, full=False, eps=1e-06, reduction='mean')",
+      &gaussian_nll_loss, "(log(var) + (input - target)^2 / var) / 2; full: plus log(2 pi) / 2");
+}
+
 template <class M>
 static std::unique_ptr<M> attention_of(int64_t dim, int64_t heads, double dropout, bool bias,
                                        std::optional<int64_t> kdim, std::optional<int64_t> vdim,
@@ -61,6 +100,7 @@ static void bind_multihead_attention(py::module_& m) {
 
 void bind_loss_modules(py::module_& m) {
   bind_distances(m);
+  bind_margins(m);
   bind_multihead_attention(m);
   def(m, "_torch_nll_loss(input, target, weight=None, ignore_index=-100, reduction='mean')",
       "-input[target] of log-probabilities [..., classes] and classes [...]",

@@ -8,6 +8,7 @@
 #include "weft/ops/documents.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/embedding.h"
+#include "weft/ops/margin_losses.h"
 #include "weft/ops/products.h"
 #include "weft/ops/shapes.h"
 #include "weft/torch.h"
@@ -92,7 +93,7 @@ static Tensor torch_cross_entropy(const Tensor& input, const Tensor& target,
          ", expected at most 2 dims, [rows, classes]; reshape input and target, in which PyTorch "
          "has the classes of more dims in dim 1, not in the last one");
   }
-  return cross_entropy(input, target, options);
+  return cross_entropy_of_classes(input, target, options);
 }
 
 static void bind_losses(py::module_& m) {
@@ -109,7 +110,8 @@ static void bind_losses(py::module_& m) {
   bind_with_fields<C, Tensor, Tensor>(
       m, "_torch_cross_entropy", torch_cross_entropy, Released(), "input"_a, "target"_a, weight,
       py::kw_only(), ignored, reduction("cross_entropy"), smoothing,
-      "Of logits [..., classes], the last dim however many there are, against classes [...] or, of "
+      "Of logits [..., classes], or where only that fits [rows, classes, ...], against classes "
+      "[...] or, of "
       "logits [rows, classes] or [classes], probabilities of their shape; rows whose target is "
       "`ignore_index` do not count. "
       "weight: weights of the classes. label_smoothing: the share of the target that all classes "

@@ -7,6 +7,7 @@
 #include "python/bindings/optimizers.h"
 #include "weft/muon.h"
 #include "weft/ops/updates.h"
+#include "weft/parameter_groups.h"
 
 namespace weft::python {
 
@@ -14,14 +15,22 @@ static Tier offload_in(const std::variant<bool, std::string>& given) {
   return tier_from("optimizer: offload", given);
 }
 
+/// The predicate in Python, whose pattern, if it is that of `no_decay`, is checked.
+static DecayPredicate decays_in(const py::object& given) {
+  if (given.is_none() || !py::hasattr(given, "finds")) return function_of_parameter<bool>(given);
+  return NoDecay{py::cast<std::string>(given.attr("pattern")),
+                 function_in<bool, const std::string&>(given.attr("finds")),
+                 py::cast<bool>(given.attr("vectors"))};
+}
+
 /// Binds a variant of Adam, which may have further options.
 template <class Kind, AdamKind kKind, class... More>
 static void bind_adam(py::module_& m, const char* name, const char* doc, const More&... more) {
   using O = AdamKindOptions<kKind>;
-  bind_optimizer<Kind, O>(
-      m, name, doc, option("lr", &O::learning_rate), betas_of<O>(), option("eps", &O::eps),
-      option("weight_decay", &O::weight_decay), py::kw_only(),
-      converted("decays"_a = py::none(), &O::decays, function_of_parameter<bool>), more...);
+  bind_optimizer<Kind, O>(m, name, doc, option("lr", &O::learning_rate), betas_of<O>(),
+                          option("eps", &O::eps), option("weight_decay", &O::weight_decay),
+                          py::kw_only(), converted("decays"_a = py::none(), &O::decays, decays_in),
+                          more...);
 }
 
 static void bind_usual_kinds(py::module_& m) {
@@ -53,13 +62,13 @@ static void bind_usual_kinds(py::module_& m) {
   bind_optimizer<Lion, I>(
       m, "Lion", "Evolved sign momentum (Chen et al., 2023): steps by signs, one moment",
       option("lr", &I::learning_rate), betas_of<I>(), option("weight_decay", &I::weight_decay),
-      py::kw_only(), converted(decays, &I::decays, function_of_parameter<bool>),
-      option("moments", &I::moments), converted(offload, &I::offload, offload_in),
+      py::kw_only(), converted(decays, &I::decays, decays_in), option("moments", &I::moments),
+      converted(offload, &I::offload, offload_in),
       "The arguments are those of AdamW; rates are 3 to 10 times smaller");
   bind_optimizer<SGD, S>(m, "SGD", "Stochastic gradient descent, with momentum",
                          option("lr", &S::learning_rate), option("momentum", &S::momentum),
                          option("weight_decay", &S::weight_decay), option("nesterov", &S::nesterov),
-                         py::kw_only(), converted(decays, &S::decays, function_of_parameter<bool>),
+                         py::kw_only(), converted(decays, &S::decays, decays_in),
                          converted(offload, &S::offload, offload_in));
 }
 
@@ -82,7 +91,7 @@ static void bind_muon(py::module_& m) {
       option("eps", &M::eps), option("ns_steps", &M::steps), rate, py::kw_only(),
       option("ns_dtype", &M::iterates_in),
       converted(is_matrix, &M::is_matrix, function_of_parameter<bool>), betas_of<M>(),
-      option("adam_eps", &M::adam_eps), converted(decays, &M::decays, function_of_parameter<bool>),
+      option("adam_eps", &M::adam_eps), converted(decays, &M::decays, decays_in),
       "parameters and decays as in AdamW. adjust_lr_fn: 'original', 'match_rms_adamw', with which "
       "rates of AdamW fit, or 'spectral_unclamped'. ns_dtype: of the iteration and of what travels "
       "for it. is_matrix(name, parameter): False for those of 2 dims that AdamW updates with betas "

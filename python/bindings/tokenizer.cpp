@@ -219,6 +219,11 @@ void bind_tokenizer(py::module_& m) {
       "Turns text into token ids and back, as a model's tokenizer.json or tokenizer.model "
       "describes it; ids and texts equal those of the packages tokenizers and sentencepiece");
   tokenizer
+      .def(py::init([](const py::args&, const py::kwargs&) -> std::unique_ptr<Tokenizer> {
+             fail_type("tokenizer: a Tokenizer is not made by its class, expected ",
+                       "Tokenizer.from_directory(path) or Tokenizer.from_file(path)");
+           }),
+           "TypeError: see from_directory and from_file")
       .def_static("from_directory", &Tokenizer::from_directory, Released(), "path"_a,
                   "Reads a model's directory: tokenizer.json or tokenizer.model, and the files "
                   "next to it. ValueError names the file and what is wrong")

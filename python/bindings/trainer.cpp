@@ -153,7 +153,13 @@ struct DeleteTrainer {
 template <class... Given> auto function_field(const char* name, auto TrainerOptions::*member) {
   using Function = std::decay_t<decltype(TrainerOptions().*member)>;
   return field<py::object>(
-      py::arg(name) = py::none(), [member](TrainerOptions& all, const py::object& given) {
+      py::arg(name) = py::none(), [member, name](TrainerOptions& all, const py::object& given) {
+        if (!given.is_none() && !PyCallable_Check(given.ptr())) {
+          fail_type("trainer: ", name, " is a ", type_of(given), ", expected a function",
+                    std::string_view(name) == "schedule"
+                        ? " of the steps done, such as optim.schedule_named makes"
+                        : "");
+        }
         all.*member = Function(function_in<typename Function::result_type, Given...>(given));
       });
 }
@@ -166,9 +172,11 @@ static void bind_reports(py::module_& m) {
       .def_readonly("loss", &StepReport::loss,
                     "The mean of the targets that count; NaN without any")
       .def_readonly("validation_loss", &StepReport::validation_loss)
-      .def_readonly("learning_rate", &StepReport::learning_rate)
+      .def_readonly("learning_rate", &StepReport::learning_rate, "The rate of the first group")
+      .def_readonly("learning_rates", &StepReport::learning_rates,
+                    "The rates of all groups, where they differ")
       .def_readonly("gradient_norm", &StepReport::gradient_norm, "Before clipping")
-      .def_readonly("tokens_per_second", &StepReport::tokens_per_second)
+      .def_readonly("tokens_per_second", &StepReport::tokens_per_second, "Without padding")
       .def_readonly("seconds", &StepReport::seconds, "Since the first step began")
       .def_readonly("skipped", &StepReport::skipped,
                     "Why the step left the weights as they are; '' where it updated them")
@@ -203,9 +211,9 @@ void bind_trainer(py::module_& m) {
   bind_constructor<C, ModuleObject, py::object, py::object, DeviceMesh, py::object>(
       trainer, make, "model"_a, "data"_a, "optimizer"_a, "mesh"_a, "loss"_a = py::none(),
       py::kw_only(), option("batch", &C::batch), option("accumulate", &C::accumulate),
-      option("steps", &C::steps), option("clip", &C::clip),
-      function_field<int64_t>("schedule", &C::schedule), option("device", &C::device), dataset,
-      option("validate_every", &C::validate_every),
+      option("steps", &C::steps), option("clip", &C::clip), option("clip_value", &C::clip_value),
+      option("ema", &C::ema), function_field<int64_t>("schedule", &C::schedule),
+      option("device", &C::device), dataset, option("validate_every", &C::validate_every),
       option("validation_batches", &C::validation_batches),
       choice("trainer", "on_non_finite", &C::on_non_finite, {"stop", "skip"}),
       option("spike", &C::spike), choice("trainer", "on_spike", &C::on_spike, {"stop", "skip"}),
@@ -228,7 +236,11 @@ void bind_trainer(py::module_& m) {
       "batch: rows of a step over all ranks, which all axes of `mesh` cut (pass a view, "
       "mesh['dp'], where other axes hold the same rows). loss(ids, targets) gives the mean of the "
       "targets that count; without, the model is a TransformerModel. schedule(steps done) gives "
-      "the learning rate. save: a folder for checkpoints. resume: a folder to go on from, where "
+      "the learning rate; groups with different rates have their own where it is highest, and a "
+      "part of it elsewhere. clip: the largest norm of the gradients; clip_value: the largest "
+      "magnitude of an element. ema: the decay of an average of the parameters, which is saved as "
+      "the part 'ema' and evaluated. save: a folder for checkpoints. resume: a folder to go on "
+      "from, where "
       "there is a checkpoint; on any number of ranks. tell(line), on rank 0; on_step(StepReport), "
       "on_evaluation(step, loss) and on_save(path), on all ranks. spike: a loss above so many "
       "times the median of the last 32 is a spike. patience: validations in a row without a lower "

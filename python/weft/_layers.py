@@ -132,8 +132,9 @@ class Softmax(Module):
 
 
 def _loss_of(name, function, text, *ordered, **named):
-    """A class of modules that compute function(input, target, **options). `ordered` and `named` are
-    the options that may be given by position, and by name only: pairs of name and default."""
+    """A class of modules that compute function(input, target, **options), or of three inputs.
+    `ordered` and `named` are the options that may be given by position, and by name only: pairs of
+    name and default."""
     options = dict(ordered) | named
     kind_of = _inspect.Parameter
     kinds = [kind_of.POSITIONAL_OR_KEYWORD] * len(ordered) + [kind_of.KEYWORD_ONLY] * len(named)
@@ -154,8 +155,8 @@ def _loss_of(name, function, text, *ordered, **named):
             for option, value in bound.arguments.items():
                 setattr(self, option, value)
 
-        def forward(self, input, target):
-            return function(input, target, **{n: getattr(self, n) for n in options})
+        def forward(self, input, target, *more):
+            return function(input, target, *more, **{n: getattr(self, n) for n in options})
 
     Loss.__init__.__signature__ = signature
     _renamed(Loss.__init__, f"{name}.__init__")
@@ -223,6 +224,82 @@ KLDivLoss = _loss_of(
     'The mean of y (log(y) - x); reduction="batchmean" divides the sum by the size of dim 0.',
     reduction="mean",
     log_target=False,
+)
+MarginRankingLoss = _loss_of(
+    "MarginRankingLoss",
+    functional.margin_ranking_loss,
+    "(x, y, target) -> the mean of max(0, -target (x - y) + margin).",
+    ("margin", 0.0),
+    reduction="mean",
+)
+HingeEmbeddingLoss = _loss_of(
+    "HingeEmbeddingLoss",
+    functional.hinge_embedding_loss,
+    "The mean of x where the target is 1, of max(0, margin - x) where it is -1.",
+    ("margin", 1.0),
+    reduction="mean",
+)
+SoftMarginLoss = _loss_of(
+    "SoftMarginLoss",
+    functional.soft_margin_loss,
+    "The mean of log(1 + exp(-target x)).",
+    reduction="mean",
+)
+CosineEmbeddingLoss = _loss_of(
+    "CosineEmbeddingLoss",
+    functional.cosine_embedding_loss,
+    "(x, y, target) -> the mean of 1 - cosine where the target is 1, else max(0, cosine - margin).",
+    ("margin", 0.0),
+    reduction="mean",
+)
+TripletMarginLoss = _loss_of(
+    "TripletMarginLoss",
+    functional.triplet_margin_loss,
+    "(anchor, positive, negative) -> the mean of max(0, |a - p| - |a - n| + margin).",
+    ("margin", 1.0),
+    ("p", 2.0),
+    ("eps", 1e-6),
+    ("swap", False),
+    reduction="mean",
+)
+MultiMarginLoss = _loss_of(
+    "MultiMarginLoss",
+    functional.multi_margin_loss,
+    "(x [rows, classes], classes [rows]) -> the mean margin of the class over the others.",
+    ("p", 1),
+    ("margin", 1.0),
+    ("weight", None),
+    reduction="mean",
+)
+MultiLabelMarginLoss = _loss_of(
+    "MultiLabelMarginLoss",
+    functional.multilabel_margin_loss,
+    "(x [rows, classes], labels [rows, classes], which -1 ends) -> the mean of their margins.",
+    reduction="mean",
+)
+MultiLabelSoftMarginLoss = _loss_of(
+    "MultiLabelSoftMarginLoss",
+    functional.multilabel_soft_margin_loss,
+    "The mean of BCEWithLogitsLoss over classes.",
+    ("weight", None),
+    reduction="mean",
+)
+PoissonNLLLoss = _loss_of(
+    "PoissonNLLLoss",
+    functional.poisson_nll_loss,
+    "The mean of exp(x) - target x, or of x - target log(x + eps) without log_input.",
+    ("log_input", True),
+    ("full", False),
+    eps=1e-8,
+    reduction="mean",
+)
+GaussianNLLLoss = _loss_of(
+    "GaussianNLLLoss",
+    functional.gaussian_nll_loss,
+    "(x, target, variance) -> the mean of (log(variance) + (x - target)^2 / variance) / 2.",
+    full=False,
+    eps=1e-6,
+    reduction="mean",
 )
 
 

@@ -21,8 +21,8 @@ class AdaptersRun : public testing::Test {
   void SetUp() override {
     std::string text;
     for (int i = 0; i < 300; ++i) text += concat("LINE ", i % 17, " OF A TEXT\n");
-    train_ = "train --data " + scratch_.write("text.txt", text) + " --init " + base_ +
-             " --batch 6 --seq 12 ";
+    train_ = "train --tokenizer bytes --data " + scratch_.write("text.txt", text) + " --init " +
+             base_ + " --batch 6 --seq 12 ";
   }
   std::string path(const std::string& name) const { return scratch_.path(name); }
 
@@ -50,7 +50,7 @@ std::string newest(const std::string& run) { return newest_complete_checkpoint(r
 
 TEST_F(AdaptersRun, SavesAdaptersAloneAndResumesOnOtherRanks) {
   const std::string lora = "--lora rank=3,alpha=6,targets=q_proj,v_proj,down_proj --qlora int4 ";
-  expect(0, train_ + lora + "--steps 6 --ranks 3 --save " + path("whole"), ", lr 0.0002");
+  expect(0, train_ + lora + "--steps 6 --ranks 3 --save " + path("whole"), "learning rate 0.0002");
   const StateDict whole = state_in(newest(path("whole")));
   for (const auto& [name, tensor] : whole.tensors) {
     EXPECT_TRUE(name.find(".lora_") != name.npos) << name;
@@ -94,6 +94,30 @@ TEST_F(AdaptersRun, IsExportedMergedAndSampled) {
   };
   EXPECT_EQ(sampled(base_ + " --adapter " + run), sampled(path("merged")));
   EXPECT_EQ(sampled(base_ + " --adapter " + path("peft")), sampled(path("merged")));
+}
+
+TEST_F(AdaptersRun, GoesOnFromAdapters) {
+  const std::string run = path("run");
+  // Without a value: the default of the help.
+  expect(0, train_ + "--lora --lr 0.05 --steps 5 --ranks 2 --save " + run, "adapters of rank 8: ");
+  expect(0, "ckpt export " + run + " " + path("peft") + " --base " + base_);
+  expect(0, "ckpt export " + run + " " + path("merged") + " --merge --base " + base_);
+  const auto first_loss = [&](const std::string& flags) {
+    expect(0, flags + " --steps 1 --metrics " + path("m.jsonl"));
+    return metrics_in(path("m.jsonl"))[0]["loss"].get<double>();
+  };
+  std::string merged = train_;
+  merged.replace(merged.find(base_), base_.size(), path("merged"));
+  const double expected = first_loss(merged), base = first_loss(train_);
+  EXPECT_GT(std::abs(base - expected), 1e-2);
+  for (const std::string& from : {path("peft"), run}) {
+    for (const char* ranks : {" --ranks 1", " --ranks 3"}) {
+      EXPECT_NEAR(first_loss(train_ + "--adapter " + from + ranks), expected, 1e-5);
+    }
+  }
+  expect(2, train_ + "--lora rank=8 --adapter " + run,
+         "--adapter is given with --lora, expected it with --init alone, which is its base");
+  expect(2, "train --data " + path("text.txt") + " --adapter " + run, "--adapter is given without");
 }
 
 TEST_F(AdaptersRun, RefusesWrongFlags) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <functional>
 #include <map>
 
 #include "tests/cli/program.h"
@@ -21,6 +24,26 @@ class CheckStep : public testing::Test {
   static void expect_refused(const Outcome& outcome, const std::string& sentence) {
     EXPECT_EQ(outcome.code, 2);
     EXPECT_EQ(outcome.text.substr(0, outcome.text.find('\n')), "weft: " + sentence);
+  }
+
+  /// A copy of a fixture with other names or elements.
+  std::string changed(const std::string& name, const std::string& to,
+                      const std::function<void(nlohmann::ordered_json&, std::string&)>& change) {
+    const std::string bytes = bytes_in(kFolder + name + ".safetensors");
+    uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof length);
+    auto header = nlohmann::ordered_json::parse(bytes.substr(8, length));
+    std::string data = bytes.substr(8 + length);
+    change(header, data);
+    return scratch_.write_safetensors(to + ".safetensors", header.dump(), data);
+  }
+  /// Adds a tensor of whole numbers or of one float.
+  static void add(nlohmann::ordered_json& header, std::string& data, const std::string& name,
+                  const char* dtype, const std::vector<int64_t>& shape, const std::string& bytes) {
+    header[name] = {{"dtype", dtype},
+                    {"shape", shape},
+                    {"data_offsets", {data.size(), data.size() + bytes.size()}}};
+    data += bytes;
   }
 
   Scratch scratch_;
@@ -52,6 +75,82 @@ TEST_F(CheckStep, NamesTheTensorOfEachFault) {
     expect(check(concat("--against ", kFolder, fault, ".safetensors")), 1,
            "first difference: " + words);
   }
+}
+
+TEST_F(CheckStep, RefusesWhatItWouldNotCompare) {
+  const auto against = [&](const std::string& to, const auto& change) {
+    return check("--against " + changed("right", to, change));
+  };
+  const auto renamed = [](const char* kind, const std::string& with) {
+    return [=](nlohmann::ordered_json& header, std::string&) {
+      nlohmann::ordered_json made;
+      for (const auto& [name, value] : header.items()) {
+        const bool is_of_kind = name.starts_with(kind);
+        made[is_of_kind ? kind + with + name.substr(std::strlen(kind)) : name] = value;
+      }
+      header = made;
+    };
+  };
+  // As of DDP, torch.compile, and of any module around.
+  for (const char* with : {"module.", "_orig_mod."}) {
+    expect(against("gradients", renamed("grad.", with)), 1, concat("not compared: \"grad.", with));
+    expect(against("outputs", renamed("output.", with)), 1,
+           concat("and the other tensors of output.* have no module here"));
+  }
+  expect(against("more",
+                 [](auto& header, auto& data) {
+                   add(header, data, "grad.model.layers.0.self_attn.o_proj.bias", "F32", {1},
+                       std::string(4, '\0'));
+                 }),
+         1, "not compared: \"grad.model.layers.0.self_attn.o_proj.bias\" is of no parameter here");
+  expect(against("unknown",
+                 [](auto& header, auto& data) {
+                   add(header, data, "hidden", "F32", {1}, std::string(4, '\0'));
+                 }),
+         1, "not compared: \"hidden\" is of an unknown kind");
+}
+
+TEST_F(CheckStep, SeesWhatIsNoNumber) {
+  const auto with_nan = [&](const std::string& tensor) {
+    return check("--against " + changed("right", "nan", [&](auto& header, auto& data) {
+                   const size_t at = header.at(tensor).at("data_offsets")[0];
+                   const float nan = std::nanf("");
+                   std::memcpy(data.data() + at, &nan, sizeof nan);
+                 }));
+  };
+  for (const char* tensor : {"loss", "logits"}) {
+    expect(with_nan(tensor), 1, concat("first difference: ", tensor, " differs by nan"));
+  }
+  expect(with_nan("grad.model.norm.weight"), 1,
+         "first difference: gradient of model.norm.weight differs by nan");
+}
+
+TEST_F(CheckStep, RefusesABatchOfWhichItWouldLeaveOutAPart) {
+  const auto numbers = [](const std::vector<int64_t>& values) {
+    return std::string(reinterpret_cast<const char*>(values.data()), 8 * values.size());
+  };
+  const auto with = [&](const std::string& name, const std::vector<int64_t>& row) {
+    const std::string path = scratch_.path("given.safetensors");
+    nlohmann::ordered_json header;
+    std::string data;
+    add(header, data, "ids", "I64", {1, 3}, numbers({1, 2, 3}));
+    add(header, data, name, "I64", {1, 3}, numbers(row));
+    scratch_.write_safetensors("given.safetensors", header.dump(), data);
+    return run_weft("check-step " + kFolder + " --batch " + path);
+  };
+  expect(with("attention_mask", {1, 1, 1}), 0, "loss");
+  expect(with("position_ids", {0, 1, 2}), 0, "loss");
+  expect(with("token_type_ids", {0, 0, 0}), 0, "loss");
+  const std::string path = scratch_.path("given.safetensors");
+  const std::string rest = "; a step has no padding, and \"segments\" number packed documents";
+  expect_refused(with("attention_mask", {1, 1, 0}), "--batch: element 2 of \"attention_mask\" of " +
+                                                        path + " is 0, expected 1" + rest);
+  expect_refused(with("position_ids", {0, 1, 0}),
+                 "--batch: element 2 of \"position_ids\" of " + path + " is 0, expected 2" + rest);
+  expect_refused(with("weights", {1, 1, 1}),
+                 "--batch: " + path +
+                     " has the tensor \"weights\", expected ids, input_ids, targets, labels, "
+                     "segments");
 }
 
 TEST_F(CheckStep, PrintsDigestsWithoutAReference) {

@@ -28,8 +28,8 @@ class Offload : public testing::Test {
   }
 
   std::string train(const std::string& more) const {
-    return concat("train --data ", text_, " --model ", scratch_.path("model.json"),
-                  " --batch 12 --seq 8 --threads 1 ", more);
+    return concat("train --tokenizer bytes --data ", text_, " --model ",
+                  scratch_.path("model.json"), " --batch 12 --seq 8 --threads 1 ", more);
   }
   /// Losses and norms of all steps.
   std::vector<std::string> numbers_of(const std::string& flags) const {
@@ -185,7 +185,8 @@ TEST_F(Offload, TrainsAModelOfFourTimesTheMemory) {
   const std::string file = scratch_.path("metrics.jsonl");
   const auto run = [&](const std::string& more, const std::string& limit) {
     std::filesystem::remove(file);
-    return run_weft(concat("train --data ", text_, " --model ", model, " --ranks 2 --batch 2 ",
+    return run_weft(concat("train --tokenizer bytes --data ", text_, " --model ", model,
+                           " --ranks 2 --batch 2 ",
                            "--seq 8 --threads 1 --steps 20 --activation-checkpointing full ",
                            "--metrics ", file, more),
                     limit);

@@ -274,7 +274,8 @@ TEST_F(Program, AModelIsARunAStepAnImportOrAHuggingFaceDirectory) {
   const std::string imported = scratch_.path("in"), saved = scratch_.path("run");
   // A vocabulary of fewer tokens than there are bytes.
   const std::string text = scratch_.write("low.txt", std::string(4000, '\1') + "\n\2\3\4\5");
-  const std::string flags = "train --data " + text + " --batch 2 --seq 8 --steps 1 ";
+  const std::string flags =
+      "train --tokenizer bytes --data " + text + " --batch 2 --seq 8 --steps 1 ";
   expect(0, "ckpt import " + hugging_face + " " + imported + " --ranks 2", "21 tensors");
   expect(0, flags + "--init " + hugging_face + " --save " + saved, "saved");
   std::string first;
@@ -377,7 +378,8 @@ TEST_F(Program, TrainsAndWritesMetrics) {
 TEST_F(Program, StartsFromAHuggingFaceModel) {
   const std::string init = std::string(WEFT_SOURCE_DIR) + "/tests/reference/grouped";
   // Its vocabulary is smaller than a byte: token shards would fit, text does not.
-  expect(2, small("--init " + init), "vocabulary");
+  expect(2, small("--init " + init), "is text and the model, which has 89 ids, no tokenizer");
+  expect(2, small("--tokenizer bytes --init " + init), "vocabulary");
 }
 
 }  // namespace

@@ -175,5 +175,30 @@ TEST(Chat, RefusesWhatATemplateDoesNotAllow) {
               }).starts_with("chat: the template is \"x\", expected one of llama2, llama3,"));
 }
 
+TEST(Chat, NamedTemplatesRefuseTools) {
+  const Tokenizer plain = Tokenizer::from_directory(WEFT_SOURCE_DIR "/tests/reference/datasets");
+  for (const std::string& name : Tokenizer::chat_templates()) {
+    const Tokenizer named = plain.with_chat_template(name);
+    const std::string rest = ", expected none: weft has the template " + name +
+                             " without tools; take the template of "
+                             "the model";
+    const std::string user = R"({"role": "user", "content": "a"})";
+    const auto error = [&](const std::string& more, const std::string& variables = "{}") {
+      return error_of([&] { named.apply_chat_template("[" + user + more + "]", variables); });
+    };
+    EXPECT_NE(error(R"(, {"role": "assistant", "content": "", "tool_calls": [{"id": 1}]})")
+                  .find("a message has tool_calls" + rest),
+              std::string::npos)
+        << name;
+    EXPECT_NE(error(R"(, {"role": "tool", "content": "4"})").find("the role tool" + rest),
+              std::string::npos)
+        << name;
+    EXPECT_NE(error("", R"({"tools": [{"name": "f"}]})").find("tools are given" + rest),
+              std::string::npos)
+        << name;
+    EXPECT_EQ(error("", R"({"tools": []})"), "nothing") << name;
+  }
+}
+
 }  // namespace
 }  // namespace weft

@@ -188,15 +188,16 @@ DataOptions counted(const Scratch& scratch, int64_t tokens, int64_t sequence, ui
   return {{scratch.write("counted", text)}, sequence, 256, seed};
 }
 
-TEST(Rows, HoldsOutTheLastRowsInWholeBatches) {
+TEST(Rows, HoldsOutATwentiethAtTheEnd) {
   struct Case {
     int64_t tokens, rows, seq, train, held_out;
   };
   const Scratch scratch;
   for (const Case& c :
        {Case{1001, 1, 10, 95, 5}, Case{1000, 1, 10, 95, 4}, Case{1001, 3, 10, 97, 3},
-        Case{1001, 8, 10, 92, 8}, Case{100001, 2, 5, 19968, 32}, Case{21, 1, 10, 1, 1},
-        Case{41, 3, 10, 1, 3}}) {
+        Case{1001, 8, 10, 95, 5}, Case{100001, 2, 5, 19968, 32}, Case{21, 1, 10, 1, 1},
+        Case{41, 3, 10, 3, 1}, Case{171, 16, 10, 16, 1}, Case{401, 16, 10, 38, 2},
+        Case{2011, 200, 10, 191, 10}}) {
     const DataSplit data = split_text_dataset(counted(scratch, c.tokens, c.seq), c.rows);
     EXPECT_EQ(data.train->rows(), c.train) << c.tokens;
     EXPECT_EQ(data.held_out->rows(), c.held_out) << c.tokens;
@@ -233,8 +234,8 @@ std::vector<int64_t> places(const Dataset& data, int64_t first, int64_t rows) {
 
 TEST(Rows, SeesEachRowOnceAnEpochInAnotherOrder) {
   const Scratch scratch;
-  // 35 rows of 7 tokens, all starts below 251; 5 held out.
-  const auto data = split_text_dataset(counted(scratch, 246, 7), 5).train;
+  // 30 rows of 7 tokens, all starts below 251.
+  const auto data = text_dataset(counted(scratch, 211, 7));
   ASSERT_EQ(data->rows(), 30);
   // The order of the runs before datasets were in the library.
   EXPECT_EQ(places(*data, 0, 10), (std::vector<int64_t>{11, 8, 24, 9, 0, 12, 26, 5, 6, 15}));
@@ -247,7 +248,7 @@ TEST(Rows, SeesEachRowOnceAnEpochInAnotherOrder) {
   }
   EXPECT_NE(first, second);
   EXPECT_NE(first, all);
-  EXPECT_NE(first, places(*split_text_dataset(counted(scratch, 246, 7, 2), 5).train, 0, 30));
+  EXPECT_NE(first, places(*text_dataset(counted(scratch, 211, 7, 2)), 0, 30));
   for (int64_t row = 0; row < 60; ++row) {
     EXPECT_EQ(places(*data, row, 1)[0],
               row < 30 ? first[static_cast<size_t>(row)] : second[static_cast<size_t>(row - 30)]);
@@ -273,12 +274,12 @@ TEST(Rows, SaysWhenThereIsTooLittle) {
   const auto error = [&](int64_t tokens, int64_t rows, int64_t sequence) {
     return error_of([&] { split_text_dataset(counted(scratch, tokens, sequence), rows); });
   };
-  EXPECT_EQ(error(40, 3, 10),
-            "data: number of tokens is 40, expected at least 41: a row of 10 to train on and a "
-            "batch of 3 held out");
+  EXPECT_EQ(error(20, 3, 10),
+            "data: number of tokens is 20, expected at least 21: a row of 10 to train on and one "
+            "held out");
   EXPECT_EQ(error(1, 1, 10),
-            "data: number of tokens is 1, expected at least 21: a row of 10 to train on and a "
-            "batch of 1 held out");
+            "data: number of tokens is 1, expected at least 21: a row of 10 to train on and one "
+            "held out");
   EXPECT_EQ(error(40, 0, 10), "data: rows of a batch must be at least 1, got 0");
   EXPECT_EQ(error(40, 1, -1), "data: tokens of a row must be at least 1, got -1");
   EXPECT_EQ(error_of([&] { text_dataset(counted(scratch, 10, 10)); }),

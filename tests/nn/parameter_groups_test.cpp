@@ -42,6 +42,23 @@ TEST(ParameterGroups, LeaveDecayToMatrices) {
   EXPECT_EQ(decayed(no_decay("", false)), (std::vector<bool>(4, true)));
 }
 
+TEST(ParameterGroups, RefuseANoDecayThatFindsNothing) {
+  const auto all = some_parameters();
+  const auto error = [&](const std::string& pattern) {
+    return error_of([&] { AdamW(all, {.decays = no_decay(pattern)}); });
+  };
+  EXPECT_EQ(error("wte|wpe"),
+            "no_decay: pattern \"wte|wpe\" finds no parameter, expected one of 4, such as "
+            "embedding.weight");
+  EXPECT_EQ(error("wte|embed"), "nothing");
+  EXPECT_EQ(error(""), "nothing");
+  // One pattern for all groups must find a parameter in one of them.
+  const AdamWOptions options{.decays = no_decay("layer")};
+  EXPECT_EQ(groups_by_pattern<AdamWOptions>(all, {{"embed", options}}, options).size(), 2U);
+  AdamW optimizer(groups_by_pattern<AdamWOptions>(all, {{"embed", options}}, options));
+  EXPECT_EQ(optimizer.groups(), 2U);
+}
+
 TEST(ParameterGroups, NamePatternsThatDoNotFit) {
   EXPECT_EQ(error_of([] {
               split_by_patterns(some_parameters(), {"layer", "bias"});

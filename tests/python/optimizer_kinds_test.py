@@ -326,6 +326,9 @@ def test_no_decay_goes_by_name_and_dims():
     assert [decays(n, p) for n, p in model.named_parameters()] == [False] * 3 + [True, False]
     assert all(optim.no_decay(vectors=False)(n, p) for n, p in model.named_parameters())
     optim.AdamW(model, decays=decays)
+    for kind in (optim.AdamW, optim.SGD, optim.Lion, optim.Muon):
+        with pytest.raises(ValueError, match='pattern "wte" finds no parameter, expected one of 5'):
+            kind(model, decays=optim.no_decay("wte"))
 
 
 @pytest.mark.parametrize("number", range(len(REFERENCE["schedules"])))

@@ -76,6 +76,8 @@ def test_tokens():
         tokenizer.decode([700])
     with pytest.raises(ValueError, match="tokenizer: .* is missing, expected a directory"):
         weft.Tokenizer.from_directory("no/such/place")
+    with pytest.raises(TypeError, match="is not made by its class, expected Tokenizer.from_direc"):
+        weft.Tokenizer("llama")
 
 
 def test_chat():

@@ -39,6 +39,25 @@ CASES = [
     ("NLLLoss", LOG, TARGETS, {}), ("NLLLoss", LOG, TARGETS, {"weight": probability(7)}),
     ("NLLLoss", LOG, np.array([0, 6, 2, 2, 3]), {"ignore_index": 2}),
     ("CrossEntropyLoss", X, TARGETS, {"weight": probability(7), "label_smoothing": 0.1}),
+    ("CrossEntropyLoss", normal(2, 3, 5), np.array([[0, 2, 1, -100, 2], [1, 1, 0, 0, 2]]), {}),
+    ("CrossEntropyLoss", normal(2, 3, 4, 5), RANDOM.integers(0, 3, (2, 4, 5)), {}),
+    ("HingeEmbeddingLoss", X, np.sign(Y), {"margin": 0.7}), ("SoftMarginLoss", X, np.sign(Y), {}),
+    ("MultiMarginLoss", X, TARGETS % 7, {}),
+    ("MultiMarginLoss", X, TARGETS % 7, {"p": 2, "margin": 0.5, "weight": probability(7)}),
+    ("MultiLabelMarginLoss", normal(3, 4), np.array([[3, 0, -1, 1], [-1, 2, 2, 2], [0, 1, 2, 3]]),
+     {}),
+    ("MultiLabelSoftMarginLoss", X, (Y > 0).astype(np.float32), {"weight": probability(7)}),
+    ("PoissonNLLLoss", X, np.abs(3 * Y), {"full": True}),
+    ("PoissonNLLLoss", probability(5, 7), np.abs(3 * Y), {"log_input": False}),
+]
+# With three inputs.
+MORE_CASES = [
+    ("MarginRankingLoss", X, Y, np.sign(normal(5, 7)), {"margin": 0.3}),
+    ("CosineEmbeddingLoss", X, Y, np.array([1, -1, 1, -1, -1], np.float32), {"margin": -0.4}),
+    ("TripletMarginLoss", X, Y, normal(5, 7), {}),
+    ("TripletMarginLoss", X, Y, normal(5, 7), {"swap": True, "p": 1, "margin": 2.5}),
+    ("GaussianNLLLoss", X, Y, probability(5, 7), {"full": True}),
+    ("GaussianNLLLoss", X, Y, probability(5, 7), {"eps": 0.5}),
 ]
 
 
@@ -65,6 +84,20 @@ def test_losses_are_those_of_pytorch(name, x, y, options, reduction):
     close(ours.grad, theirs.grad)
 
 
+@pytest.mark.parametrize("name, x, y, z, options", MORE_CASES)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_losses_of_three_inputs_are_those_of_pytorch(name, x, y, z, options, reduction):
+    ours = [weft.tensor(v).requires_grad_() for v in (x, y, z)]
+    theirs = [torch.tensor(v).requires_grad_() for v in (x, y, z)]
+    got = getattr(nn, name)(reduction=reduction, **options)(*ours)
+    want = getattr(torch.nn, name)(reduction=reduction, **options)(*theirs)
+    close(got, want)
+    got.sum().backward()
+    want.sum().backward()
+    for i in range(3 if name in ("TripletMarginLoss", "GaussianNLLLoss") else 2):
+        close(ours[i].grad, theirs[i].grad)
+
+
 def test_batchmean():
     got = nn.KLDivLoss(reduction="batchmean")(weft.tensor(LOG), weft.tensor(np.exp(LOG[::-1])))
     want = torch.nn.KLDivLoss(reduction="batchmean")(torch.tensor(LOG),
@@ -87,6 +120,18 @@ def test_wrong_losses_are_refused():
         nn.NLLLoss(weft.ones(3))(weft.tensor(LOG), weft.tensor(TARGETS))
     with pytest.raises(ValueError, match="kl_div: input is \\[\\], expected a batch"):
         nn.KLDivLoss(reduction="batchmean")(weft.tensor(1.0), weft.tensor(1.0))
+    with pytest.raises(ValueError, match="multi_margin_loss: p is 3, expected 1 or 2"):
+        nn.MultiMarginLoss(p=3)(weft.tensor(X), weft.tensor(TARGETS % 7))
+    for kind, shape in ("multi_margin_loss", "[5]"), ("multilabel_margin_loss", "[5]"):
+        with pytest.raises(ValueError, match=f"{kind}: input is .*, expected .rows, classes."):
+            getattr(nn.functional, kind)(weft.ones(5), weft.ones(5))
+    for kind in "soft_margin_loss", "hinge_embedding_loss":
+        with pytest.raises(ValueError, match=f"{kind}: target is .5, 6., expected .5, 7."):
+            getattr(nn.functional, kind)(weft.tensor(X), weft.tensor(Y[:, :6]))
+    with pytest.raises(ValueError, match="cosine_embedding_loss: input is .*, expected vectors"):
+        nn.functional.cosine_embedding_loss(weft.ones(()), weft.ones(()), weft.ones(()))
+    with pytest.raises(ValueError, match="soft_margin_loss: reduction is \"all\", expected mean"):
+        nn.SoftMarginLoss(reduction="all")(weft.tensor(X), weft.tensor(Y))
     with pytest.raises(TypeError, match="L1Loss: "):
         nn.L1Loss(beta=1)
 

@@ -158,6 +158,23 @@ def test_metrics_and_schedule(tmp_path):
     assert lines[5]["loss"] is None and lines[5]["skipped"] == "no target counts"
 
 
+def test_groups_keep_their_rates_and_averages_are_validated():
+    def body(world):
+        model = llama(weft.DeviceMesh(world, {"dp": world.size}))
+        adamw, reports = optim.AdamW(optim.groups(model, {"embed": {"lr": 1e-5}}, lr=2e-5)), []
+        trainer = weft.Trainer(
+            model, masked_row, adamw, weft.DeviceMesh(world, {"dp": world.size}), batch=6, steps=4,
+            schedule=optim.schedule_named("linear", 2e-5, 0, 4), ema=0.5, clip_value=1.0,
+            validation=[masked_row(i) for i in range(4)], on_step=reports.append)
+        trainer.run()
+        for step, report in enumerate(reports):
+            part = 1 - step / 4
+            assert report.learning_rates == pytest.approx([1e-5 * part, 2e-5 * part])
+        assert reports[-1].validation_loss == pytest.approx(trainer.evaluate())
+
+    weft.run_ranks(2, body)
+
+
 def test_names_what_is_wrong():
     rows = [masked_row(i) for i in range(4)]
     for data, error, text in [
@@ -177,7 +194,11 @@ def test_names_what_is_wrong():
         bigram_run([np.ones(17) / 2])
     with pytest.raises(TypeError, match="data is an iterator, which is read once, expected rows"):
         bigram_run(iter(rows))
+    with pytest.raises(TypeError, match="trainer: schedule is a LambdaLR, expected a function of"):
+        bigram_run(rows, schedule=optim.lr_scheduler.LambdaLR(
+            optim.SGD(Bigrams(), lr=0.1), lambda step: 1.0))
     for options, text in [
+        ({"ema": 1.5}, "ema is 1.5, expected a decay of at least 0 and below 1"),
         ({"validation": masked_row}, "validation has no end, expected validation_batches above 0"),
         ({"most_skipped": -1}, "most_skipped is -1, expected at least 0"),
         ({"save_every": -2}, "save_every is -2, expected at least 0"),

@@ -28,8 +28,9 @@ def rate(step):
 
 
 def losses(rows):
-    # The last rows are held out.
-    train = rows[:len(rows) - min(max(len(rows) // 20 // BATCH, 1), 16) * BATCH]
+    # The last twentieth is held out; of more than a batch, whole ones.
+    held = min(max(len(rows) // 20, 1), 16 * BATCH)
+    train = rows[:len(rows) - (held - held % BATCH if held > BATCH else held)]
     model = LlamaForCausalLM.from_pretrained(HERE / "model", attn_implementation="eager")
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.95), weight_decay=0)
     for step in range(STEPS):

@@ -40,7 +40,8 @@ class Settings:
         flags = {"--data": inputs / self.data / "text", "--model": inputs / "config.json",
                  "--strategy": self.strategy, "--dtype": self.dtype, "--steps": self.steps,
                  "--accumulate": self.accumulate, "--lr": self.lr, "--seed": self.seed,
-                 "--batch": self.batch, "--seq": 8, "--threads": 1}
+                 "--batch": self.batch, "--seq": 8, "--threads": 1,
+                 "--tokenizer": "bytes"}
         if self.mesh:
             flags["--mesh"] = self.mesh
         if self.init:

@@ -195,6 +195,10 @@ TEST(Trainer, NamesWrongOptions) {
               "trainer: batch is 5, expected a multiple of accumulate, 2");
     EXPECT_EQ(error([](auto& o) { o.steps = 0; }), "trainer: steps is 0, expected at least 1");
     EXPECT_EQ(error([](auto& o) { o.clip = -1; }), "trainer: clip is -1, expected at least 0");
+    EXPECT_EQ(error([](auto& o) { o.clip_value = -1; }),
+              "trainer: clip_value is -1, expected at least 0");
+    EXPECT_EQ(error([](auto& o) { o.ema = 1; }),
+              "trainer: ema is 1, expected a decay of at least 0 and below 1");
     EXPECT_EQ(error([](auto& o) { o.spike = -1; }), "trainer: spike is -1, expected at least 0");
     EXPECT_EQ(error([](auto& o) {
                 o.validation = nullptr;

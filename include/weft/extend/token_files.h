@@ -58,6 +58,8 @@ class WEFT_API TokenStream {
   const std::vector<std::string>& paths() const { return paths_; }
   /// The number of tokens of each of them, where they are shards.
   std::vector<int64_t> file_sizes() const;
+  /// Whether nothing is opened again, so that the files may be removed.
+  bool is_open() const;
   /// Fills `into` with the tokens from `from` on. std::invalid_argument where there are fewer,
   /// std::runtime_error naming file and offset when a file has become shorter or cannot be read.
   void copy(int64_t from, std::span<int64_t> into) const;

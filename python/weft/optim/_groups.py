@@ -10,7 +10,7 @@ from weft.optim.lr_scheduler import LambdaLR
 def no_decay(pattern="", vectors=True):
     """A predicate for `decays`: False for parameters in whose name the regular expression finds
     something and, with `vectors`, for those of fewer than 2 dims. An empty pattern finds
-    nothing."""
+    nothing; an optimizer refuses another one that finds none of its parameters."""
     expression = re.compile(pattern) if pattern else None
 
     def decays(name, parameter):
@@ -18,6 +18,9 @@ def no_decay(pattern="", vectors=True):
             return False
         return expression is None or not expression.search(name)
 
+    # The optimizer looks these up.
+    decays.pattern, decays.vectors = pattern, vectors
+    decays.finds = lambda name: expression is not None and expression.search(name) is not None
     return decays
 
 
