@@ -15,9 +15,9 @@ namespace weft {
 /// Tokens that count for the loss. `automatic`: the assistant's in conversations, otherwise all.
 enum class LossOn : uint8_t { automatic, assistant, all };
 
-/// The treatment of a document that is longer than a row: `split` makes several rows of it, of which
-/// all but the first lack its beginning, such as the prompt; `truncate` keeps the first row, `drop`
-/// none.
+/// The treatment of a document that is longer than a row: `split` makes several rows of it, all of
+/// which but the first lack its beginning, such as the prompt; `truncate` keeps the first row,
+/// `drop` none.
 enum class LongDocuments : uint8_t { split, truncate, drop };
 
 /// Files of text or tokens, and how rows are made of them.
