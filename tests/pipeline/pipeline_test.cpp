@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -287,6 +288,30 @@ TEST(Pipeline, RefusesWhatDoesNotFit) {
               balanced_stages({1, 2}, 3);
             }),
             "balanced_stages: number of stages is 3, expected 1 to 2, the number of parts");
+}
+
+/// The other stages wait for messages; none hangs.
+TEST(Pipeline, AFailingStageIsNamedByAll) {
+  std::array<std::string, 3> seen;
+  const auto body = [&](const DeviceMesh& mesh) {
+    Pipeline pipeline(mesh, one_forward_one_backward(3, 4));
+    const int own = pipeline.position();
+    pipeline.add({.stage = own, .run = [own](const Tensors& inputs, int m) {
+                    if (own == 1 && m == 2) throw std::runtime_error("stage 1 failed");
+                    Tensor x = own == 0 ? ones({4}).set_requires_grad() : inputs[0];
+                    return Tensors{own == 2 ? sum(x) : mul(x, 2)};
+                  }});
+    try {
+      pipeline.run();
+    } catch (const std::exception& error) {
+      seen[static_cast<size_t>(own)] = error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(on_mesh({{"pp", 3}}, body), std::runtime_error);
+  for (const std::string& error : seen) {
+    EXPECT_NE(error.find("stage 1 failed"), std::string::npos) << error;
+  }
 }
 
 TEST(Pipeline, StagesCostTheLeast) {
