@@ -17,7 +17,8 @@ ROWS, LENGTH = 2, 128
 
 
 def batches(micro):
-    ids = [(weft.arange(ROWS * LENGTH) * (7 + m) % 256).reshape((ROWS, LENGTH)) for m in range(micro)]
+    count = weft.arange(ROWS * LENGTH)
+    ids = [(count * (7 + m) % 256).reshape((ROWS, LENGTH)) for m in range(micro)]
     return [(x, x) for x in ids]
 
 
