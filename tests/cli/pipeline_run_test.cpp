@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
 
@@ -19,6 +21,7 @@ class PipelineRun : public testing::Test {
   }
   std::vector<double> losses(const std::string& flags) const {
     const std::string metrics = scratch_.path("metrics.jsonl");
+    std::filesystem::remove(metrics);
     expect(0, concat(common_, flags, " --metrics ", metrics), "loss");
     std::vector<double> all;
     for (const auto& line : metrics_in(metrics)) all.push_back(line["loss"]);
