@@ -223,9 +223,11 @@ bool BackwardRun::expects(const Node& node) const {
 BackwardRun* BackwardRun::completing(const Node& leaf) const {
   if (request_.is_selective && !request_.outer) return nullptr;
   const auto& runs = backward_stack().runs;
-  const auto is_around = [&](const BackwardRun* run) { return run != this && run->expects(leaf); };
-  const auto found = std::ranges::find_if(runs, is_around);
-  return found == runs.end() ? nullptr : *found;
+  // Runs within this one come after it; they may expect the leaf too.
+  const auto own = std::ranges::find(runs, this);
+  const auto found =
+      std::find_if(runs.begin(), own, [&](const BackwardRun* run) { return run->expects(leaf); });
+  return found == own ? nullptr : *found;
 }
 
 /// True when an outer backward expects more gradients for the leaf, and will complete it.
