@@ -338,9 +338,10 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
   return call(given, [this, targets, reduction, divisor](const Tensors& inputs) {
     check_inputs(inputs);
     Tensors given_on = inputs;
-    // Other stages of a pipeline do not know the targets, and ranks that share sequences do not know
-    // which token is the last.
-    if (config().balance_loss && inputs.size() < 4 && state_->is_first_stage() && Context::current().grad_enabled) {
+    // Other stages of a pipeline do not know the targets, and ranks that share sequences do not
+    // know which token is the last.
+    if (config().balance_loss && inputs.size() < 4 && state_->is_first_stage() &&
+        Context::current().grad_enabled) {
       given_on.push_back(without_padding(targets));
     }
     const Tensors computed = (*model_)(given_on);
