@@ -36,7 +36,7 @@ struct DataOptions {
   /// `text`.
   std::string field = {};
   LossOn loss = LossOn::automatic;
-  /// Whether a row holds several documents, whose tokens do not attend to each other. Otherwise a
+  /// True: a row holds several documents, whose tokens do not attend to each other. False: a
   /// line of JSON has separate rows, padded at the end, and text is one sequence of tokens.
   bool pack = false;
   /// A weight for each of `paths`: the share of the rows that are of it. Empty: all paths are one

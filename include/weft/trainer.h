@@ -84,7 +84,7 @@ struct StepReport {
   double tokens_per_second = 0;
   /// Model FLOPs utilization (MFU): the fraction of the devices' peak.
   std::optional<double> utilization;
-  /// Since the first step began.
+  /// The time since the first step began.
   double seconds = 0;
   std::optional<ExpertReport> experts;  // none for a dense model
   /// Received from other ranks in this step, by this rank.
@@ -92,7 +92,7 @@ struct StepReport {
   PartSeconds parts = {};
   /// Memory of this rank so far.
   MemoryStatistics memory;
-  /// Why the step left the weights as they are; empty where it updated them.
+  /// The reason why the step left the weights as they are; empty where it updated them.
   std::string skipped = {};
   /// The factor of the loss in backward, of a model that computes in f16.
   std::optional<double> loss_scale = {};
@@ -132,9 +132,9 @@ struct TrainerOptions {
   /// A Hugging Face model or checkpoint that the weights came from: the run keeps its config and
   /// tokenizer. Empty: those of the run that is resumed.
   std::string model_files = {};
-  /// Where the first rank writes the figures of each step: "run.jsonl" (any name: a JSON object a
-  /// step), "run.csv", event files of TensorBoard ("tensorboard:DIR", "DIR/"), and "metrics.jsonl"
-  /// in the folder of checkpoints.
+  /// The files to which the first rank writes the figures of each step: "run.jsonl" (any name: a
+  /// JSON object a step), "run.csv", event files of TensorBoard ("tensorboard:DIR", "DIR/"), and
+  /// "metrics.jsonl" in the folder of checkpoints.
   std::vector<std::string> metrics = {};
   /// Receives, on the first rank, lines on progress without a newline.
   std::function<void(const std::string& line)> tell = {};
@@ -146,9 +146,9 @@ struct TrainerOptions {
   double balance_rate = 1e-3;
   /// Tokens a second of all devices at their peak, of which MFU is a fraction.
   std::optional<double> peak_tokens = {};
-  /// On a GPU: the third step is recorded as a Graph, which the next ones replay.
+  /// Records the third step on a GPU as a Graph, which the next ones replay.
   bool graph = false;
-  /// Whether the graph has the update too; not where the optimizer's state rests elsewhere.
+  /// Includes the update in the graph; not where the optimizer's state rests elsewhere.
   bool graph_updates = true;
   /// More of what decides the numbers of the run. They come before items of the same names that the
   /// trainer adds, such as the seed; those are left out without `describes`.
