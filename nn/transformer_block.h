@@ -43,7 +43,7 @@ struct TransformerState {
   const TransformerConfig config;
   /// The rotation of most layers, and that of those with a window.
   Rotary rotary, local_rotary;
-  /// While the model decodes: the cache of the rows at hand, and those of all rows.
+  /// Set while the model decodes: the cache of the rows at hand, and those of all rows.
   KeyValueCache* cache = nullptr;
   std::span<KeyValueCache* const> caches = {};
 
@@ -67,8 +67,8 @@ struct TransformerState {
 
 /// The inputs of a block and its attention besides the hidden states, told apart by dtype.
 struct AttendedTokens {
-  /// Of an encoder: bool, or empty. Of a decoder: documents and the positions of their tokens, or
-  /// empty.
+  /// An encoder has a mask, of bools, or an empty one. A decoder has documents and the positions of
+  /// their tokens, or empty tensors.
   Tensor mask, segments, positions;
 
   /// `inputs` are {x}, {x, mask}, {x, segments} or {x, segments, positions}.
