@@ -109,7 +109,7 @@ static void bind_losses(py::module_& m) {
   bind_with_fields<C, Tensor, Tensor>(
       m, "_torch_cross_entropy", torch_cross_entropy, Released(), "input"_a, "target"_a, weight,
       py::kw_only(), ignored, reduction("cross_entropy"), smoothing,
-      "Of logits [..., classes], the last dim however many there are, against classes [...] or, of "
+      "The loss of logits [..., classes] (always in the last dim) against classes [...] or, of "
       "logits [rows, classes] or [classes], probabilities of their shape; rows whose target is "
       "`ignore_index` do not count. "
       "weight: weights of the classes. label_smoothing: the share of the target that all classes "

@@ -162,16 +162,16 @@ template <class... Given> auto function_field(const char* name, auto TrainerOpti
 
 static void bind_reports(py::module_& m) {
   py::class_<StepReport> report(m, "StepReport", "Figures of one step of a Trainer");
-  report.def_readonly("step", &StepReport::step, "From 1")
+  report.def_readonly("step", &StepReport::step, "Counted from 1")
       .def_readonly("loss", &StepReport::loss,
                     "The mean of the targets that count; NaN without any")
       .def_readonly("validation_loss", &StepReport::validation_loss)
       .def_readonly("learning_rate", &StepReport::learning_rate)
-      .def_readonly("gradient_norm", &StepReport::gradient_norm, "Before clipping")
+      .def_readonly("gradient_norm", &StepReport::gradient_norm, "The norm before clipping")
       .def_readonly("tokens_per_second", &StepReport::tokens_per_second)
-      .def_readonly("seconds", &StepReport::seconds, "Since the first step began")
+      .def_readonly("seconds", &StepReport::seconds, "Time since the first step began")
       .def_readonly("skipped", &StepReport::skipped,
-                    "Why the step left the weights as they are; '' where it updated them")
+                    "Reason why the step left the weights as they are; '' where it updated them")
       .def_readonly("loss_scale", &StepReport::loss_scale,
                     "The factor of the loss in backward of a float16 model, else None");
 }
