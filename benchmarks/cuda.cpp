@@ -33,15 +33,15 @@ struct Options {
 
   void add_to(CLI::App& app) {
     app.add_option("--device", device, "cuda or cuda:1");
-    app.add_option("--parts", parts, "Of these, those named, e.g. rows,train")
+    app.add_option("--parts", parts, "Parts to run, e.g. rows,train")
         ->delimiter(',')
         ->check(CLI::IsMember({"rows", "products", "attention", "train", "train_engine"}));
     app.add_flag("--smoke", smoke, "Tiny sizes, to see that all runs");
-    app.add_option("--seconds", seconds, "Of each repetition of a kernel")
+    app.add_option("--seconds", seconds, "Seconds of each repetition of a kernel")
         ->check(CLI::PositiveNumber);
     app.add_option("--batch", training.batch, "Rows of 2048 tokens a step")
         ->check(CLI::PositiveNumber);
-    app.add_option("--steps", training.steps, "Measured")->check(CLI::PositiveNumber);
+    app.add_option("--steps", training.steps, "Measured steps")->check(CLI::PositiveNumber);
     app.add_option("--warmup", training.warmup, "Steps before them")->check(CLI::NonNegativeNumber);
     app.add_option("--peak-tflops", peak_tflops,
                    "The device's, for MFU (default: the data sheet's, where the GPU is known)")

@@ -94,10 +94,10 @@ def main():
     )
     parser.add_argument("bench", help="the program bench_cuda")
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--out", help="where all lines go")
+    parser.add_argument("--out", help="file for all lines")
     parser.add_argument("--python", default=sys.executable, help="one that has PyTorch")
     parser.add_argument("--torch-device", default="cuda")
-    parser.add_argument("--modes", default="eager,compile", help="of PyTorch; none: weft alone")
+    parser.add_argument("--modes", default="eager,compile", help="PyTorch's; none: weft alone")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that all runs")
     args = parser.parse_args()
     smoke = ["--smoke"] if args.smoke else []

@@ -64,7 +64,7 @@ Update plain_update(TransformerModel& model) {
 
 /// Times of one step, in seconds.
 struct StepTimes {
-  /// From its first call until the device is done; until all is queued; the device's time.
+  /// Time from the first call until the device is done, until all is queued; the device's time.
   double whole = 0, queued = 0, device = 0;
 };
 

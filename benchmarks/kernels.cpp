@@ -31,7 +31,7 @@ struct Options {
         ->delimiter(',')
         ->check(CLI::Range(1, 256));
     app.add_option("--seconds", seconds, "Least time a case")->check(CLI::PositiveNumber);
-    app.add_option("--case", only, "Only cases whose name and dtype contain this text");
+    app.add_option("--case", only, "Run only cases whose name and dtype contain this text");
   }
 };
 

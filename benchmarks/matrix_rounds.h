@@ -26,7 +26,7 @@ struct MatrixRounds {
   void add_to(CLI::App& app) {
     app.add_option("--rounds", rounds, "Rounds; 0: 300, 100 or 15 by size")
         ->check(CLI::NonNegativeNumber);
-    app.add_option("--size", size, "Only this size (default: all)")
+    app.add_option("--size", size, "Run only this size (default: all)")
         ->check(CLI::IsMember({"4KiB", "1MiB", "64MiB"}));
     app.add_option("--warmup", warmup, "Rounds before, not counted")->check(CLI::NonNegativeNumber);
   }

@@ -141,7 +141,7 @@ def main():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", default=".", help="where files rest")
+    parser.add_argument("--directory", default=".", help="folder of the files")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=arguments.directory) as folder:
         bench = {"offload": offload, "recompute": recompute}[arguments.bench]

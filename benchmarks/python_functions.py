@@ -304,7 +304,7 @@ def main():
     )
     parser.add_argument("--threads", default="1,2", help="numbers of threads (1,2)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.02, help="of a library in a round")
+    parser.add_argument("--seconds", type=float, default=0.02, help="time of a library in a round")
     parser.add_argument("--only", default="", help="regular expression for group/case")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -51,7 +51,7 @@ def main():
     )
     parser.add_argument("--config", default="tiny", choices=["tiny", "small"])
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--threads", type=int, default=1, help="of each rank")
+    parser.add_argument("--threads", type=int, default=1, help="threads of each rank")
     parser.add_argument("--batch", type=int, default=4, help="rows a rank")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--warmup", type=int, default=3)

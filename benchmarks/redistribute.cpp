@@ -43,7 +43,7 @@ static Tensor counting(int64_t side) {
   return whole;
 }
 
-/// Whether this rank's part is correct for a redistribution of `counting`.
+/// True when this rank's part is correct for a redistribution of `counting`.
 static bool is_correct(const Tensor& result, bool was_partial, int ranks) {
   const float factor = was_partial ? static_cast<float>(ranks) : 1;
   const Box box = result.box();

@@ -286,7 +286,7 @@ def main():
     parser.add_argument("--batch", type=int, default=4, help="rows a step")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3)
-    parser.add_argument("--peak-tflops", type=float, default=0, help="of the device, for MFU")
+    parser.add_argument("--peak-tflops", type=float, default=0, help="peak of the device, for MFU")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that all runs")
     args = parser.parse_args()
     args.sequence = 16 if args.smoke else 2048

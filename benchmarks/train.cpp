@@ -37,7 +37,7 @@ struct Options {
   void add_to(CLI::App& app) {
     app.add_option("--config", config, "Model: tiny or small")
         ->check(CLI::IsMember({"tiny", "small"}));
-    app.add_option("--dtype", dtype, "Of computation; bf16 gathers in it too, and reduces in f32")
+    app.add_option("--dtype", dtype, "Dtype of computation; bf16: gathered too, reduced in f32")
         ->check(CLI::IsMember({"f32", "bf16"}));
     app.add_option("--ranks", ranks, "Ranks")->check(CLI::Range(1, 64));
     app.add_option("--threads", threads, "Threads a rank; 0: the cores, shared evenly")

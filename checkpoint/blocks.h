@@ -85,7 +85,7 @@ class BlockReader : NotCopied {
   bool is_cached(int64_t offset, size_t bytes) const;
 
   const File& file_;
-  /// Only to ask which pages are in the cache.
+  /// Used only to ask which pages are in the cache.
   std::byte* mapped_ = nullptr;
   OwnedDescriptor disk_;
 };

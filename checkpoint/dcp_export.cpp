@@ -208,7 +208,7 @@ class DcpWriter {
   /// One part of a tensor.
   void add_part(const std::string& name, const Box& box, size_t index, DType dtype,
                 std::span<const std::byte> elements) {
-    // As torch.save pickles a dense tensor: its storage by a persistent id, offset, sizes, strides.
+    // Follows torch.save's pickle of a dense tensor: a persistent id, offset, sizes, strides.
     const std::string storage = pickled::tuple(
         {pickled::text("storage"), pickled::global("torch", torch_storage_name(dtype)),
          pickled::text("0"), pickled::text("cpu"), pickled::number(box.shape.product())});
@@ -224,7 +224,7 @@ class DcpWriter {
     place(name, torch_size(box.offset), pickled::number(static_cast<int64_t>(index)), begin);
   }
 
-  /// Where PyTorch keeps a tensor, an optimizer's moments under its names.
+  /// The path at which PyTorch keeps a tensor, an optimizer's moments under its names.
   Path torch_path(const std::string& key) const {
     const Path path = path_of(key);
     if (path.size() < 2 || !optimizers_.contains(path[0])) return path;

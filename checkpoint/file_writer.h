@@ -66,7 +66,7 @@ class FileWriter : NotCopied {
 
   /// The data that follow, whole elements.
   void write(std::span<const std::byte> bytes);
-  /// How many of the elements so far are NaN or infinite.
+  /// The number of elements so far that are NaN or infinite.
   const NonFinite& non_finite() const { return non_finite_; }
   /// Writes the header. No data may be written afterwards.
   void finish();

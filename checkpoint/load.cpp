@@ -72,7 +72,7 @@ namespace {
 
 /// Elements of one file that go to one wish: the same box, as runs on both sides.
 struct WishPart {
-  /// From the start of the data.
+  /// Counted from the start of the data.
   int64_t offset;
   BoxRuns in_file;
   BoxRuns in_memory;
@@ -285,7 +285,7 @@ static void check_fits_source(const CheckpointSource& source, const std::string&
        ", expected ", tensor.shape(), ' ', expected);
 }
 
-/// Whether each element is on one rank only: every axis cuts it.
+/// True when each element is on one rank only: every axis cuts it.
 static bool is_on_one_rank(const Tensor& tensor) {
   if (!tensor.is_sharded()) return false;
   const Sharding sharding = tensor.sharding();
@@ -319,7 +319,7 @@ static void fill_tensors(const CheckpointSource& source, const StateDict& into,
       fills.emplace_back(tensor, dtype);
       wishes.push_back({name, tensor.box(), fills.back().memory(), is_on_one_rank(tensor)});
       if (dtype != tensor.dtype()) converted += fills.back().bytes();
-      // Of those on disk one at a time, so that only one is in memory.
+      // Tensors on disk are read one at a time, so that only one is in memory.
       if (on_disk || converted >= kConvertedBytes) read();
     }
     read();

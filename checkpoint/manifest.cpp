@@ -67,7 +67,7 @@ static size_t layout_number(Manifest& manifest, const Sharding& sharding) {
   return number;
 }
 
-/// Whether a JSON string can hold the text.
+/// True when a JSON string can hold the text.
 static bool is_utf8(const std::string& text) {
   try {
     (void)nlohmann::json(text).dump();

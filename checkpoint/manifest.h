@@ -36,8 +36,8 @@ struct SavedTensor {
 /// All that is the same on every rank of a save: what each rank's file holds, how it is called and
 /// how long it is follow from it.
 struct Manifest {
-  /// What is written, and what is written when parts of a tensor have explicit sizes; all formats
-  /// from 1 on are read.
+  /// The format that is written, and the one when parts of a tensor have explicit sizes; all
+  /// formats from 1 on are read.
   static constexpr int kFormat = 2, kFormatOfParts = 3;
 
   int format = kFormat;
@@ -46,7 +46,7 @@ struct Manifest {
   /// Identifies the run: 16 hexadecimal digits.
   std::string generation;
   std::vector<SavedSharding> layouts;
-  /// In the order of their bytes in a file: larger elements first, then by name.
+  /// Sorted by the order of their bytes in a file: larger elements first, then by name.
   std::vector<SavedTensor> tensors;
   std::map<std::string, int64_t> numbers;
   bool operator==(const Manifest&) const = default;
@@ -82,11 +82,11 @@ struct Partition {
   std::vector<Box> boxes;
   /// holders[box]: ranks in order.
   std::vector<std::vector<int>> holders;
-  /// By rank; -1: it holds nothing.
+  /// Indexed by rank; -1: it holds nothing.
   std::vector<int> box_of_rank;
 };
 
-/// How many elements of a file are NaN or infinite.
+/// The number of elements of a file that are NaN or infinite.
 struct NonFinite {
   int64_t count = 0;
   /// The first tensor that has some, by its number in the manifest; -1: none.
@@ -144,11 +144,11 @@ class RankFiles {
   Manifest manifest_;
   std::string text_;
   std::vector<std::shared_ptr<const Partition>> partitions_;
-  /// By tensor; empty where each box has one holder.
+  /// Indexed by tensor; empty where each box has one holder.
   std::vector<std::vector<int>> owners_;
-  /// By rank: bytes of the tensors that it writes.
+  /// Indexed by rank: bytes of the tensors that it writes.
   std::vector<int64_t> bytes_;
-  /// By tensor: its name as JSON, and that as a part of a JSON string.
+  /// Indexed by tensor: its name as JSON, and that as a part of a JSON string.
   std::vector<std::string> names_, names_in_string_;
   std::string text_in_string_;
 };

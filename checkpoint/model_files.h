@@ -21,7 +21,7 @@ inline constexpr const char* kLoadModel = "load_hugging_face";
 /// The shape of a tensor in a file whose parts are of a parameter of this shape.
 Shape shape_in_file(const FileTensor& tensor, const Shape& parameter);
 
-/// Whether a file's tensor has no parameter in the model and may be left out: see `is_left_out`.
+/// True when a file's tensor has no parameter in the model and may be left out: see `is_left_out`.
 bool leaves_out(const Module& model, const std::string& name);
 
 /// The parameters of a model in Hugging Face's files, whatever the files call them and however they
@@ -35,7 +35,7 @@ class ModelFiles {
     std::vector<std::string> names;
     bool transposed = false;
     FilePart part = {};
-    /// Not empty: the names of the tensors that are the parameter's slices.
+    /// If not empty, the names of the tensors that are the parameter's slices.
     std::vector<std::string> slices = {};
   };
 
@@ -63,7 +63,7 @@ class ModelFiles {
   /// Shapes of the parameters and persistent buffers of the model.
   std::map<std::string, Shape> shapes_;
   std::map<std::string, Parameter> parameters_;
-  /// By parameter, the first name of a tensor that the files lack.
+  /// Maps a parameter to the first name of a tensor that the files lack.
   std::map<std::string, std::string> missing_;
 };
 
@@ -88,7 +88,7 @@ std::string with_token_ids(const std::string& config, const std::string& files);
 void write_model_files(const std::string& directory, const std::string& files,
                        const std::string& config);
 
-/// By further name of a tied parameter of a model, its first, which is the one that is written.
+/// Maps each further name of a tied parameter of a model to its first, which is the one written.
 std::map<std::string, std::string> tied_names(const TransformerConfig& config);
 
 /// Compares the tensors that a checkpoint has under two names of one parameter; returns an error's

@@ -45,7 +45,7 @@ class OptimizerKeys {
  private:
   /// The option of a parameter among the saved numbers, and its key; "" if it was not saved.
   std::pair<std::string, int64_t> saved_option(size_t parameter, const std::string& option) const;
-  /// Whether it was saved by the numbers of groups, as older versions did.
+  /// True when it was saved by the numbers of groups, as older versions did.
   bool is_numbered(const std::string& option) const;
   void add_options(Numbers& numbers) const;
   void add_saved_options(Numbers& numbers) const;

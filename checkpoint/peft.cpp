@@ -276,7 +276,7 @@ class PeftConfig {
     fail_at(name, listed(
                       values, [](const ordered_json& one) { return one.dump(); }, " or "));
   }
-  /// Whether the setting is null, false or empty.
+  /// Throws unless the setting is null, false or empty.
   void expect_none(const char* name) const {
     const ordered_json value = json_.value(name, ordered_json());
     if (value.empty() || value == false) return;

@@ -35,12 +35,12 @@ inline std::string joined(const Values& values) {
 }
 inline std::string tuple(const Values& values) { return "(" + joined(values) + "t"; }
 inline std::string list(const Values& values) { return "](" + joined(values) + "e"; }
-/// Of keys and values in turn.
+/// Takes keys and values in turn.
 inline std::string dict(const Values& items) { return "}(" + joined(items) + "u"; }
 inline std::string global(std::string_view module, std::string_view name) {
   return "c" + std::string(module) + "\n" + std::string(name) + "\n";
 }
-/// What a function or class makes of arguments.
+/// The result of calling a function or class with arguments.
 inline std::string call(const std::string& function, const Values& arguments) {
   return function + tuple(arguments) + "R";
 }

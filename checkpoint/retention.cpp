@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// Whether what lies there is what the name says, or nothing: a name alone removes nothing.
+/// True when the path holds what its name says, or nothing: a name alone removes nothing.
 static bool is_removable(const std::string& path, const CheckpointReport& report) {
   if (report.ranks > 0) return report.verdict != Verdict::mixed;
   const RankFileNames names = rank_files_in(path);
@@ -88,7 +88,7 @@ void retain_newest(const std::string& directory, int64_t step, int keep,
     try {
       visit(path, its_step, is_mine);
     } catch (const CheckpointRemoved&) {
-      // By hand, meanwhile.
+      // The user removed it meanwhile.
     } catch (const std::exception& error) {
       if (failed.empty()) failed = error.what();
     }

@@ -50,7 +50,7 @@ struct Holder {
 
 }  // namespace
 
-/// When a process of this machine started, in ticks since the boot; 0 where it is not known.
+/// The start time of a process of this machine, in ticks since the boot; 0 where it is not known.
 static int64_t start_of_process(int64_t pid) {
   std::ifstream file(concat("/proc/", pid, "/stat"));
   std::string line, field;
@@ -257,8 +257,8 @@ std::string Lease::text() {
   return text + '\n';
 }
 
-/// Without making it: a lease that was taken over stays so. What fails is tried again, or seen by
-/// `check`.
+/// Does not create it: a lease that was taken over stays so. A failure is tried again, or `check`
+/// sees it.
 void Lease::renew(const std::string& next) {
   // If all leases were removed, the number may belong to another saver now.
   const auto edit = [&](const std::string& now) -> std::optional<std::string> {

@@ -13,7 +13,7 @@
 #include "weft/export.h"
 #include "weft/extend/file.h"
 
-// How a run has a directory to itself, and which of the checkpoints there are its own.
+// A run has a directory to itself, and recognizes the checkpoints there that are its own.
 
 namespace weft {
 

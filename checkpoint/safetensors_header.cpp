@@ -14,7 +14,7 @@ namespace weft {
 using HeaderJson = nlohmann::json;
 using HeaderEvent = HeaderJson::parse_event_t;
 
-/// By dtype.
+/// Indexed by dtype.
 static constexpr std::array<std::string_view, kDTypes> kSafetensorsNames = {
     "F32", "BF16", "F16", "F64", "I32", "I64",     "U8",     "BOOL",
     "I8",  "I16",  "U16", "U32", "U64", "F8_E4M3", "F8_E5M2"};

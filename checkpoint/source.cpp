@@ -167,7 +167,7 @@ static std::shared_ptr<const RankFiles> believed(const std::string& path,
   return agreed_manifest(path, names).world;
 }
 
-/// What a CheckpointSaver wrote. Only the files that are used are opened.
+/// A checkpoint of a CheckpointSaver. Only the files that are used are opened.
 static CheckpointSource saved_source(const std::string& path, const RankFileNames& names) {
   const auto world = believed(path, names);
   const Manifest& manifest = world->manifest();

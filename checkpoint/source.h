@@ -34,7 +34,7 @@ template <class Read> auto unless_removed(const std::string& path, const Read& r
   }
 }
 
-/// What is wrong with a file of a checkpoint, as a reader reports it.
+/// A fault of a file of a checkpoint, as a reader reports it.
 class BadFile : public std::invalid_argument {
  public:
   BadFile(Verdict kind, const std::string& what, const std::string& path,
@@ -83,7 +83,7 @@ std::shared_ptr<const OpenedFile> open_rank_file(const std::string& path);
 /// That such a file is the one of `rank` in this world.
 void check_rank_file(const OpenedFile& opened, const RankFiles& world, int rank);
 
-/// Where tensors lie: in boxes, in files. For one thread at a time.
+/// The places of tensors: boxes in files. Used by one thread at a time.
 struct CheckpointSource {
   using Entry = CheckpointContents::Entry;
   struct StoredBox {
@@ -104,7 +104,7 @@ struct CheckpointSource {
 
 /// The files of a directory that look like a save's, by rank and world: names only.
 struct RankFileNames {
-  /// In order.
+  /// Sorted by name.
   std::vector<std::string> names;
   /// Other .safetensors files.
   std::vector<std::string> strangers;
@@ -132,7 +132,7 @@ AgreedManifest agreed_manifest(const std::string& directory, const RankFileNames
 
 /// A save, PyTorch's distributed checkpoint or its shards, or a model in safetensors form.
 CheckpointSource open_source(const std::string& path);
-/// Whether the path is the directory of a run, with checkpoints in it.
+/// True when the path is the directory of a run, with checkpoints in it.
 bool holds_checkpoints(const std::string& path);
 
 /// Calls `fill` with the checkpoint at `path`: the newest complete one of a run, chosen once for

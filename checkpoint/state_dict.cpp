@@ -110,7 +110,7 @@ void TensorFill::finish() const {
   if (local.storage() != dense_.storage()) copy_(local, dense_);
   if (rests_on_disk(whole_)) write_to_disk(whole_, held_);
   if (is_copied_view(whole_)) copy_(whole_, held_);
-  // Of empty parts too: all ranks must react to a change alike.
+  // Empty parts are marked too: all ranks must react to a change alike.
   mark_written(whole_);
 }
 

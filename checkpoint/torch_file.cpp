@@ -128,7 +128,7 @@ TorchFile::Member TorchFile::member(const std::string& ending) const {
     if (entry.size() < kEntry + name_bytes + extra_bytes) bad("a damaged directory");
     const std::string_view extra = entry.substr(kEntry + name_bytes, extra_bytes);
     if (extra.size() >= 4 && number_at<uint16_t>(extra, 0) == 1) {
-      // In this order, those that do not fit 32 bits.
+      // The fields that do not fit 32 bits follow in this order.
       size_t field = 4;
       if (bytes == 0xffffffff) bytes = number_at<int64_t>(extra, field), field += 8;
       if (number_at<uint32_t>(entry, 20) == 0xffffffff) field += 8;

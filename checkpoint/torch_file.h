@@ -21,15 +21,15 @@ std::string torch_storage_name(DType dtype);
 /// The sizes of a torch.Size or a tuple of whole numbers.
 Dims torch_sizes(const std::string& source, const Pickled& value);
 
-/// What `torch.save` wrote to the bytes [begin, begin + bytes) of a file: a zip archive without
-/// compression that holds a pickle and the elements of tensors. std::invalid_argument "checkpoint:
-/// <path>: ..." for anything else.
+/// A reader of what `torch.save` wrote to the bytes [begin, begin + bytes) of a file: a zip archive
+/// without compression that holds a pickle and the elements of tensors. std::invalid_argument
+/// "checkpoint: <path>: ..." for anything else.
 class TorchFile {
  public:
   TorchFile(const File& file, int64_t begin, int64_t bytes);
 
   const Pickled& value() const { return pickle_.root(); }
-  /// Where the elements of the saved tensor begin in the file: it must have that dtype and shape,
+  /// The offset of the saved tensor's elements in the file: it must have that dtype and shape,
   /// and lie densely.
   int64_t elements(DType dtype, const Shape& shape) const;
 

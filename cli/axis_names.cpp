@@ -16,7 +16,7 @@ static constexpr std::string_view kKinds[] = {
     "sp",    "mp",       "fsdp",    "hsdp",   "ddp",     "zero",  "data",   "tensor",
     "model", "pipeline", "context", "expert", "experts", "stage", "stages", "sequence"};
 
-/// Whether the words differ by one letter that is changed, added or left out, or by their order.
+/// True when the words differ by one letter that is changed, added or left out, or by their order.
 static bool is_near(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (a == b || b.size() - a.size() > 1) return a == b;

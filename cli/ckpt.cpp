@@ -29,14 +29,14 @@ static void add_paths(CLI::App* command, CkptOptions& o, const char* from, const
 template <class Add> static void add_readers(const Add& add, CkptOptions& o) {
   CLI::App* ls =
       add("ls", "List the checkpoints of a directory, or one's tensors", list_checkpoint);
-  ls->add_option("PATH", o.path, "What `train --save` wrote to, or one checkpoint")->required();
+  ls->add_option("PATH", o.path, "A directory of `train --save`, or one checkpoint")->required();
 
   CLI::App* verify =
       add("verify", "Read a checkpoint and check every block of it", verify_checkpoint);
   verify->add_option("PATH", o.path, "A checkpoint, or a directory of several: all of them")
       ->required();
   add_ranks(verify, o, "--threads", "Threads that read (default: the cores)");
-  verify->add_flag("--headers", o.headers_only, "Only names, sizes and headers");
+  verify->add_flag("--headers", o.headers_only, "Check only names, sizes and headers");
   verify->footer(
       "Prints COMPLETE, INCOMPLETE, MIXED or CORRUPT with file, tensor and block.\n"
       "Exit codes: 0 all complete, 1 one is not, 2 wrong usage.");
@@ -44,7 +44,7 @@ template <class Add> static void add_readers(const Add& add, CkptOptions& o) {
   CLI::App* diff = add("diff", "Compare two checkpoints tensor by tensor", compare_checkpoints);
   diff->add_option("A", o.path, "A checkpoint, or a run's directory (the newest complete one)")
       ->required();
-  diff->add_option("B", o.other, "Another, of any world")->required();
+  diff->add_option("B", o.other, "Another one, of any world")->required();
   add_ranks(diff, o, "--threads", "Threads that read (default: the cores)");
   add_number(*diff, "--tolerance", o.tolerance,
              "Largest difference that counts as equal; 0: the same bits", 0);
@@ -63,7 +63,7 @@ template <class Add> static void add_writers(const Add& add, CkptOptions& o) {
   add_paths(out, o, kAnyCheckpoint, "Directory; other files in it are left alone");
   add_ranks(out, o, "--threads",
             "Threads that write, each its part of the files (default: the cores)");
-  add_shown(*out, "--prefix", o.prefix, "Keys to export, without it");
+  add_shown(*out, "--prefix", o.prefix, "Prefix of the keys to export, which is removed");
   add_named(*out, "--base", o.base, "DIR",
             "The model that adapters belong to: PEFT's files name it, and --merge reads it");
   out->add_flag(
@@ -81,14 +81,14 @@ template <class Add> static void add_writers(const Add& add, CkptOptions& o) {
       add("import", "Make a checkpoint of a Hugging Face model", import_checkpoint, "--ranks");
   add_paths(in, o, "Directory, index or .safetensors file", "Directory to save to");
   add_ranks(in, o, "--ranks", "Ranks to write for (default: the cores)");
-  add_shown(*in, "--prefix", o.prefix, "What the keys get before them");
+  add_shown(*in, "--prefix", o.prefix, "Prefix that is added to the keys");
 }
 
 void add_ckpt(CLI::App& program, int& code) {
   CLI::App* ckpt = program.add_subcommand("ckpt", "Look at checkpoints, verify and convert them");
   ckpt->require_subcommand(1);
   const auto options = std::make_shared<CkptOptions>();
-  // With `ranks_flag` all ranks of a job run the command, else the first process alone.
+  // If `ranks_flag` is given, all ranks of a job run the command, else the first process alone.
   const auto add = [&](const char* name, const char* about, int (*run)(const CkptOptions&),
                        const char* ranks_flag = nullptr) {
     CLI::App* command = ckpt->add_subcommand(name, about);

@@ -48,7 +48,7 @@ inline std::string readable_bytes(int64_t bytes) {
   return readable(static_cast<double>(bytes), "B");
 }
 
-/// From now on a stdout or stderr whose reader is gone is an error at the end, instead of SIGPIPE
+/// Makes a stdout or stderr whose reader is gone an error at the end, instead of SIGPIPE
 /// at once: for commands that save something.
 inline void outlive_readers() { std::signal(SIGPIPE, SIG_IGN); }
 

@@ -44,7 +44,7 @@ void add_data_flags(CLI::App& command, DataFlags& flags) {
             "the tokens (default: the model's)");
   add_text_flags(command, flags.text);
   command.add_flag("--pack", flags.pack,
-                   "Several documents in a row, whose tokens do not attend to each other; without, "
+                   "Pack several documents into a row, without attention between them; otherwise "
                    "each line of JSON has separate rows, padded at the end");
   add_shown(command, "--long-documents", flags.long_documents,
             "Treatment of a line of JSON or a document that is longer than --seq: split makes "

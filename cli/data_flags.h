@@ -13,7 +13,7 @@ class App;
 
 namespace weft::cli {
 
-/// How text becomes tokens.
+/// Options of turning text into tokens.
 struct TextFlags {
   std::string field, chat_template, loss = "auto";
   LossOn loss_on() const;
@@ -22,7 +22,7 @@ void add_text_flags(CLI::App& command, TextFlags& flags);
 /// The tokenizer with the template of --chat-template: a name, a file or Jinja text.
 Tokenizer with_chat_template(const Tokenizer& tokenizer, const std::string& chat_template);
 
-/// How `weft train` makes rows of --data.
+/// Options of the rows that `weft train` makes of --data.
 struct DataFlags {
   TextFlags text;
   /// A directory, a file or "bytes"; empty: that of the model, if it has one.

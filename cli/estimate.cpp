@@ -313,7 +313,7 @@ void add_estimate(CLI::App& program) {
   const auto options = std::make_shared<EstimateOptions>();
   EstimateOptions& o = *options;
   CLI::App* estimate = program.add_subcommand(
-      "estimate", "Memory, traffic and time of a training step on a world that need not be there");
+      "estimate", "Predict memory, traffic and time of a training step on a simulated cluster");
   estimate->footer(
       "Example: weft estimate --model 70b.json --mesh dp=64,tp=8 --dtype bf16 --machine h100\n"
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");

@@ -248,7 +248,7 @@ RunMetrics read_metrics(const std::string& path) {
   std::error_code ignored;
   const bool is_directory = fs::is_directory(path, ignored);
   const std::string file = is_directory ? metrics_of_directory(path) : path;
-  // Of "runs/a/" and of "." the name of the folder.
+  // The name of the folder stands for "runs/a/" and for ".".
   const fs::path place = fs::absolute(file, ignored).lexically_normal();
   const bool is_of_folder = is_directory || place.stem() == "metrics";
   RunMetrics run{(is_of_folder ? place.parent_path().filename() : place.stem()).string(), file};

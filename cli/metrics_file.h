@@ -22,7 +22,7 @@ class Series {
 
   const std::map<int64_t, Bucket>& buckets() const { return buckets_; }
   int64_t width() const { return width_; }
-  /// Over all steps.
+  /// Covers all steps.
   int64_t count() const { return count_; }
   double mean() const { return sum_ / static_cast<double>(count_); }
   double last() const { return last_; }
@@ -40,13 +40,13 @@ class Series {
 
 /// The metrics of a run, as `--metrics` of `weft train` writes them in JSON lines or CSV.
 struct RunMetrics {
-  /// For people: the name of the file, or of its folder.
+  /// Shown to people: the name of the file, or of its folder.
   std::string name;
   std::string path;
   /// Lines with a step.
   int64_t lines = 0;
   int64_t first_step = 0, last_step = 0;
-  /// By name, in the order of their first appearance; members of objects are "outer.inner".
+  /// Named series, in the order of their first appearance; members of objects are "outer.inner".
   std::vector<std::pair<std::string, Series>> series = {};
   /// Rows of each expert by sparse layer, in the last step that has them.
   std::vector<std::vector<double>> load = {};

@@ -23,12 +23,12 @@ static constexpr size_t kMostAxes = 8;  // limit of DeviceMesh
 static void add_wire_flags(CLI::App& command, ParallelOptions& o) {
   command
       .add_option("--gather-dtype", o.gather_dtype,
-                  "What gathers send: int8 or fp8, with a scale for each 256 elements, bf16 or f32 "
-                  "(default: as --dtype says)")
+                  "Format of gathers: int8 or fp8, with a scale for each 256 elements, bf16 or f32 "
+                  "(default: that of --dtype)")
       ->check(CLI::IsMember({"int8", "fp8", "bf16", "f32"}));
   command
       .add_option("--gradient-dtype", o.gradient_dtype,
-                  "What reduce-scatters send: int8, with scales, or bf16, both rounded "
+                  "Format of reduce-scatters: int8, with scales, or bf16, both rounded "
                   "stochastically, or f32 (default)")
       ->check(CLI::IsMember({"int8", "bf16", "f32"}));
   command.add_flag("--float8", o.float8,
@@ -74,8 +74,8 @@ static void add_offload_flag(CLI::App& command, ParallelOptions& o) {
   command
       .add_option_function<std::vector<std::string>>(
           "--offload", offload,
-          "Where parameters, gradients, the optimizer's state and what recomputed blocks save "
-          "(activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
+          "Tiers on which parameters, gradients, the optimizer's state and what recomputed blocks "
+          "save (activations) rest between uses, e.g. state=disk:DIR,parameters=host: host (the "
           "default) is pinned memory while GPUs compute, disk:DIR are files without a name "
           "in DIR; auto=disk:DIR lets --memory choose what rests there")
       ->type_name("WHAT[=TIER],...")
@@ -84,7 +84,7 @@ static void add_offload_flag(CLI::App& command, ParallelOptions& o) {
 
 void add_optimizer_flag(CLI::App& command, std::string& optimizer) {
   add_shown(command, "--optimizer", optimizer,
-            "How gradients change the weights; muon: AdamW for embeddings, head and vectors")
+            "Rule of the updates; muon: AdamW for embeddings, head and vectors")
       ->check(CLI::IsMember(optimizer_names()));
 }
 
@@ -123,13 +123,13 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
   command.add_flag_function(
       "--sequence-parallel,!--no-sequence-parallel",
       [&o](int64_t count) { o.sequence_parallel = count > 0; },
-      "Between products each rank of tp has a part of the sequence (default: with an axis tp)");
+      "Split the sequence over the ranks of tp between products (default: with an axis tp)");
   takes_whole(
       command.add_flag("--async-tp{4}", o.async_tp,
                        "Split products of tensor parallelism into 4 parts (--async-tp=N: N), of "
                        "which one moves while another is computed"),
       1, kMostProductParts);
-  // Without the flag: add_flag has made it 0.
+  // If the flag is missing, add_flag has made it 0.
   o.async_tp = 1;
   add_whole(command, "--expert-chunks", o.expert_chunks,
             "Parts of the sequences that go through the experts one after "
@@ -147,7 +147,7 @@ void add_parallel_flags(CLI::App& command, ParallelOptions& o) {
 
 void add_device_flag(CLI::App& command, std::string& device) {
   add_shown(command, "--device", device,
-            "Where the ranks compute: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
+            "Device of the ranks: cpu; cuda: each rank on a GPU, in turn; cuda:0: all on "
             "that one");
 }
 

@@ -76,7 +76,7 @@ static std::string flight_folder(const std::string& job) {
   return error ? "" : (folder / concat(kFlightPrefix, job)).string();
 }
 
-/// Whether the launcher lives that a folder's name "<prefix><user>-<process>-<random>" tells.
+/// True when the launcher that the name "<prefix><user>-<process>-<random>" contains is alive.
 static bool is_of_running_job(const std::string& name, const std::string& prefix) {
   const int launcher = std::atoi(name.c_str() + prefix.size());
   return launcher > 0 && (::kill(launcher, 0) == 0 || errno == EPERM);

@@ -83,7 +83,7 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
   sample.add_flag("--chat", o.chats,
                   "The prompt is a message to the model, in the form that its chat template gives; "
                   "without one, each line of standard input is the next message of a conversation");
-  takes_text(add_named(sample, "--system", o.system, "TEXT", "The system message before it"));
+  takes_text(add_named(sample, "--system", o.system, "TEXT", "System message before the prompt"));
   add_named(sample, "--chat-template", o.chat_template, "NAME",
             "Name of a chat template, where the model has none, or another of the model's");
   takes_text(add_named(sample, "--stop", o.stops, "TEXT",
@@ -94,16 +94,16 @@ static void add_prompt_flags(CLI::App& sample, ServeOptions& o) {
 
 static void add_sampling_flags(CLI::App& sample, SamplingOptions& o) {
   add_number(sample, "--temperature", o.temperature,
-             "Of the distribution drawn from; 0: the likeliest", 0);
+             "Temperature of the distribution drawn from; 0: the likeliest", 0);
   add_whole(sample, "--top-k", o.top_k, "Draw from so many of the likeliest; 0: all", 0);
   add_number(sample, "--top-p", o.top_p,
              "Draw from the likeliest that together have this probability", above(0), 1);
   add_number(sample, "--min-p", o.min_p,
              "Draw from those with this fraction of the largest probability", 0, 1);
   add_number(sample, "--repetition-penalty", o.repetition_penalty,
-             "Makes tokens that occurred less likely; 1: does not", above(0));
-  add_whole(sample, "--seed", o.seed, "Of the draws; the next prompt draws with the next seed", 0,
-            UINT64_MAX);
+             "Factor that makes tokens that occurred less likely; 1: none", above(0));
+  add_whole(sample, "--seed", o.seed, "Seed of the draws; the next prompt draws with the next seed",
+            0, UINT64_MAX);
 }
 
 static void print_speed(const Prompts& prompts, int64_t added, Seconds prefill, Seconds rest) {

@@ -85,7 +85,7 @@ namespace {
 
 /// A GPU: its data sheet's operations a second, in units of 1e12, and the machine that has it.
 struct Gpu {
-  /// In the names of such devices.
+  /// A part of the names of such devices.
   std::string_view part;
   double bf16;
   double f32;
@@ -170,7 +170,7 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
     }
     last = llama;
     StepModel model = llama->step_model(llama);
-    // As training takes it, on `meta`.
+    // Runs a micro-step as training does, on `meta`.
     model.micro_step = [llama, seq = options.seq] {
       const TensorOptions integers{DType::i64, meta, llama->rows()};
       const Shape shape{llama->micro_batch(), seq};

@@ -23,8 +23,8 @@ std::optional<Machine> machine_of_device(std::string_view device_name, const std
 /// products computed in 8 bits (--float8), bf16 or f32, TF32 off. Nothing for a device that no
 /// table here has.
 std::optional<double> peak_operations(std::string_view device_name, const ParallelOptions& options);
-/// As training_operations_a_token, but of attention only what a causal mask and windows leave: the
-/// operations that a step needs, which MFU counts.
+/// Counts as training_operations_a_token does, but of attention only what a mask and windows leave:
+/// the operations that a step needs, which MFU counts.
 double needed_operations_a_token(const TransformerConfig& config, int64_t sequence);
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further repetition of the pattern of layers adds the same.
@@ -36,8 +36,8 @@ StepCost step_cost(const Communicator& world, const TransformerConfig& config,
 std::string step_schedule(const Communicator& world, TransformerConfig config,
                           const ParallelOptions& options);
 
-/// What `weft estimate` predicts of a step of rank 0 on such machines. Leaves the calling rank's
-/// random numbers as they are.
+/// The time that `weft estimate` predicts for a step of rank 0 on such machines. Leaves the calling
+/// rank's random numbers as they are.
 StepSeconds predicted_step(const Machine& machine, const TransformerConfig& config,
                            const ParallelOptions& options, int ranks, int ranks_per_host);
 

@@ -29,7 +29,7 @@ class StepReference {
   StepReference(const std::string& path, double tolerance);
 
   const std::string& path() const { return file_.path(); }
-  /// Whether the reference has the tensor, or the same one of another layer.
+  /// True when the reference has the tensor, or the same one of another layer.
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   /// A sentence about tensors that nothing was compared with, although the model should have them:
   /// a gradient, all activations, or a name of another form. Empty: there are none.

@@ -91,7 +91,7 @@ static void tokenize(const TokenizeOptions& options) {
   for (const std::string& path : options.data) {
     if (!path_exists(path)) fail("--data: ", path, " does not exist");
   }
-  // Whether it is text comes before its ids, which the tokenizer may not have.
+  // Decides first whether it is text, and then asks for its ids, which the tokenizer may not have.
   const std::vector<std::string> files = data_files(options.data);
   if ((data_kind(files[0]) == DataKind::tokens) != options.decodes) {
     fail("--data: ", files[0], " is ", options.decodes ? "text" : "a token file", ", expected ",

@@ -48,7 +48,7 @@ static void add_pipeline_flags(CLI::App& train, TrainOptions& o) {
 /// How long the run trains, and by which rule.
 static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
-  add_whole(train, "--seed", o.seed, "Of the weights, the order of the data and the sample", 0,
+  add_whole(train, "--seed", o.seed, "Seed of the weights, the order of the data and the sample", 0,
             UINT64_MAX);
   add_optimizer_flag(train, o.parallel.optimizer);
   add_number(train, "--lr", o.learning_rate,
@@ -77,7 +77,7 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
       "Number that is added to the root of the second moment (default: 1e-08; 1e-06 for lamb)",
       above(0));
   add_named(train, "--no-decay", o.no_decay, "REGEX",
-            "Parameters in whose names this finds something do not decay, such as "
+            "Regular expression for the names of parameters that do not decay, such as "
             "\"norm|bias|embed\"; vectors never do");
   add_number(train, "--clip", o.clip, "Largest norm of the gradients", above(0));
   add_number(train, "--clip-value", o.clip_value,
@@ -87,19 +87,19 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
              "--prefix ema/ writes it) and with which validations are made; 0: none",
              0, 0.999999999);
   add_number(train, "--balance-rate", o.balance_rate,
-             "What a step changes the biases by that balance the load of experts (DeepSeek-V3); 0: "
+             "Change per step of the biases that balance the load of experts (DeepSeek-V3); 0: "
              "they stay (default: 0.001)",
              0);
   add_number(train, "--peak-tflops", o.peak_tflops,
-             "Operations of a device (on the CPU: a rank) a second at most, in 1e12: what MFU, "
-             "which counts of a causal attention the half that is needed, is a "
-             "fraction of (default: the data sheet's, where the GPU is known)",
+             "Peak rate of a device (on the CPU: of a rank), in 1e12 operations a second. MFU is a "
+             "fraction of it, and counts the needed half of a causal attention "
+             "(default: the data sheet's, where the GPU is known)",
              above(0), 1e9);
   add_whole(train, "--threads", o.threads, "Threads a rank (default: the cores, shared evenly)", 0,
             kMostThreads);
   add_number(train, "--deadline", o.deadline,
-             "Seconds that a rank waits for another before all ranks fail, saying which", 0.001,
-             1e6);
+             "Seconds that a rank waits for another before all ranks fail and name that rank",
+             0.001, 1e6);
 }
 
 static CLI::Option* add_policy(CLI::App& train, const char* flag, std::string& policy,
@@ -141,23 +141,23 @@ static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   CLI::Option* save =
       add_named(command, "--save", o.save, "DIR", "Save checkpoints to this directory");
   add_whole(command, "--save-every", o.save_every,
-            "Steps between them (default, and 0: only the last)", 0);
+            "Steps between checkpoints (default, and 0: only the last)", 0);
   add_whole(command, "--keep", o.keep,
             "Complete checkpoints to keep in addition to the newest; 0: all", 0)
       ->needs(save);
   command
       .add_flag("--save-non-finite", o.save_non_finite,
                 "Save weights and optimizer states that hold NaN or infinity too, and mark them; "
-                "without, such a save ends the run")
+                "without it, such a save ends the run")
       ->needs(save);
   add_number(command, "--lease-seconds", o.lease_seconds,
-             "How long another job waits for a sign of life of this one before it takes "
+             "Seconds that another job waits for a sign of life of this one before it takes "
              "the directory over",
              0.1, 86400)
       ->needs(save);
   CLI::Option* resume = add_named(
       command, "--resume", o.resume, "DIR",
-      "Go on from the newest complete checkpoint of this directory; a new run where there "
+      "Go on from the newest complete checkpoint of this directory; begin a new run where there "
       "is none, or only what an interrupted first save left. With the same directory "
       "as --save it need not exist");
   add_named(command, "--allow-change", o.allow_change, "WHAT,...",
@@ -170,7 +170,7 @@ static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
       ->check(CLI::IsMember(changes_that_can_be_allowed()));
 }
 
-/// What is not recorded.
+/// Throws when --cuda-graph is given with something that cannot be recorded.
 static void check_graph(TrainOptions& o) {
   if (device_named(o.device).kind != DeviceKind::cuda) {
     fail("--cuda-graph: --device is ", o.device, ", expected a GPU");
@@ -293,7 +293,7 @@ void add_train(CLI::App& program, int& code) {
                   "Record the third step on a GPU, and play it from then on (the update apart with "
                   "--offload state); several ranks are processes with a GPU each");
   train->add_flag("--deterministic", o.deterministic,
-                  "The same bits in each run on GPUs, of processes as of threads: NCCL adds up in "
+                  "Compute equal bits in each run on GPUs, by processes or threads: NCCL adds in "
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   begin_group(*train, "Steps and optimizer");
   add_numbers(*train, o);
@@ -302,7 +302,7 @@ void add_train(CLI::App& program, int& code) {
   add_loop_flags(*train, o);
   begin_group(*train, "Checkpoints");
   add_resume_flags(*train, o.checkpoints);
-  begin_group(*train, "What the run writes");
+  begin_group(*train, "Output of the run");
   add_output_flags(*train, o);
   train->callback([options, &code] {
     const std::string& run = options->init.empty() ? options->checkpoints.resume : options->init;
@@ -372,7 +372,7 @@ void check_output_files(const TrainOptions& options) {
   for (const std::string& metrics : options.metrics) {
     outputs.push_back({"--metrics", metrics_destination(metrics).path});
   }
-  // Without --model it is that of --init.
+  // If --model is missing, it is that of --init.
   std::vector<Named> inputs{{"--init", options.init}, {"--model", options.parallel.model}};
   std::vector<std::string> texts = options.data;
   texts.insert(texts.end(), options.validation.begin(), options.validation.end());

@@ -64,7 +64,7 @@ struct TrainOptions {
   int most_skipped = 10;
   /// Checks one op call in so many; 0: none.
   int64_t shadow = 0;
-  /// Of the biases that balance the load of experts.
+  /// The rate of the biases that balance the load of experts.
   std::optional<double> balance_rate;
   double stated_balance_rate() const { return balance_rate.value_or(1e-3); }
   /// Peak rate of a device in 1e12 operations a second; 0: the rate of its data sheet.

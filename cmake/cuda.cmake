@@ -29,7 +29,7 @@ if(WEFT_CUDA STREQUAL "ON")
     target_compile_definitions(cudnn_frontend INTERFACE WEFT_WITH_CUDNN
       $<$<COMPILE_LANGUAGE:CXX>:NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING>
       $<$<COMPILE_LANGUAGE:CXX>:CUDNN_FRONTEND_SKIP_JSON_LIB>)
-    # Not for nvcc, which does not need it: a path within the clone would keep other clones from
+    # Hidden from nvcc, which does not need it: a path within the clone would keep other clones from
     # using its cached kernels.
     target_include_directories(cudnn_frontend SYSTEM INTERFACE
       ${CUDNN_INCLUDE_DIR} $<$<COMPILE_LANGUAGE:CXX>:${CUDNN_FRONTEND_INCLUDE_DIR}>)

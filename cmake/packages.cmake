@@ -1,7 +1,7 @@
 # Debian packages by CPack: scripts/debs.
 
 if(WEFT_PYTHON)
-  # Below the prefix /usr, where Debian's python3 looks.
+  # The folder below the prefix /usr where Debian's python3 looks.
   set(folder lib/python3/dist-packages/weft)
   install(TARGETS weft_python
     LIBRARY DESTINATION ${folder} COMPONENT python EXCLUDE_FROM_ALL NAMELINK_SKIP)

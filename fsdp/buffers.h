@@ -64,7 +64,7 @@ Tensor local_in(const Ref<Storage>& memory, size_t offset, const Shape& shape, D
 
 /// The gradient of one parameter: where it lies, and how far it is.
 struct ParamGrad {
-  /// How far this backward is with a gradient. `missing`: complete without a contribution.
+  /// The progress of this backward with a gradient. `missing`: complete without a contribution.
   enum class Progress : uint8_t { expected, written, complete, missing };
   /// The sum in the final memory. `own`: still to be summed over replicas, if there are any.
   /// `of_replicas`: that sum.
@@ -72,8 +72,8 @@ struct ParamGrad {
 
   FsdpParam* param;
   int bucket = 0;
-  /// In the buffer; there between two stages of codes, in f32; and in the middle memory between two
-  /// scatters.
+  /// The places in the buffer; there between two stages of codes, in f32; and in the middle memory
+  /// between two scatters.
   Region unsharded, staged, middle;
   /// Bytes from the start of the final memory.
   size_t offset = 0;
@@ -129,8 +129,8 @@ struct Extended {
   std::shared_ptr<AllGatherExtension> extension;
   /// Position of this rank's tensors among those of all ranks.
   int own = 0;
-  /// Without an extension: elements with one scale, if the wires are codes and scales. These are
-  /// then of the ranks in `order`.
+  /// If there is no extension, elements with one scale, if the wires are codes and scales. These
+  /// are then of the ranks in `order`.
   int64_t block = 0;
   std::vector<int> order = {};
   std::vector<Wire> wires;

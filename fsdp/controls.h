@@ -19,7 +19,7 @@ struct GroupControls {
   std::optional<bool> reshards_after_forward;
   bool reshards_after_backward = true, unshards_in_backward = true;
   bool keeps_storage = false;
-  /// Not empty: groups to unshard early, in place of the recorded order.
+  /// If not empty, groups to unshard early, in place of the recorded order.
   std::vector<std::weak_ptr<ParamGroup>> forward_prefetch, backward_prefetch;
   CustomCollective all_gather;
 };

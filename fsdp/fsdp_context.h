@@ -113,7 +113,7 @@ class FsdpContext final : public ModuleAttachment,
   ParamGroups groups_;
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>();
   Scheduler scheduler_;
-  /// By kind of step: without and with gradients.
+  /// Indexed by kind of step: without and with gradients.
   std::array<Recording, 2> recordings_;
   Recording unrecorded_;
   Recording* running_ = nullptr;
@@ -138,7 +138,7 @@ class FsdpContext final : public ModuleAttachment,
   Event post_optim_event_;
   /// The modules and parameters of the model, as they were last seen.
   uint64_t structure_ = 0;
-  /// Since the last sync, and between the last two.
+  /// Bytes since the last sync, and between the last two.
   FullyShardBytes traffic_;
   FullyShardBytes traffic_last_;
 };

@@ -125,7 +125,7 @@ class Gradients {
   Bucket& bucket_at(int index) { return buckets_[static_cast<size_t>(index)]; }
   bool scatters_twice() const;
   bool sends_codes(size_t reduction) const { return reduction < messages_.size(); }
-  /// Where a scatter reads a gradient.
+  /// The region from which a scatter reads a gradient.
   const Region& source(const Grad& grad, size_t reduction) const {
     return reduction == 0 ? grad.unsharded : sends_codes(reduction) ? grad.staged : grad.middle;
   }
@@ -185,7 +185,7 @@ class Gradients {
   std::shared_ptr<DiskMemory> disk_;
   std::vector<DiskMemory::Transfer> writes_;
   Device device_ = cpu;
-  /// Those of the first reductions, if these send codes: in one stage or two.
+  /// The messages of the first reductions, if these send codes: in one stage or two.
   std::vector<GradientMessages> messages_;
   /// Set if the all-reduce over replicas sends codes too, which then lie in `codes_`.
   std::optional<ReplicaSums> replica_sums_;

@@ -57,7 +57,7 @@ void Level::send_part(const Region& region, const Source& source, std::vector<Pi
                     .device = memory_->device()});
 }
 
-/// What is sent in place of this rank's part, at its position among what all ranks send.
+/// Sends the encoded part in place of this rank's part, at its position among what all ranks send.
 void Level::send_extended(size_t parameter, const Source& source, std::vector<Piece>& pieces,
                           std::deque<std::vector<int64_t>>& counts) {
   const Region& region = regions_[parameter];

@@ -13,8 +13,8 @@
 
 namespace weft::fsdp {
 
-/// How long a level keeps what it gathered: for one use in forward or backward, until the group's
-/// last gradient is complete, or until the parameters change.
+/// The time for which a level keeps what it gathered: for one use in forward or backward, until the
+/// group's last gradient is complete, or until the parameters change.
 enum class Lifetime : uint8_t { use, step, update };
 
 /// The parameters of a param group gathered over one group of ranks, from the slices or from the
@@ -30,7 +30,7 @@ class Level {
     Shape shape;
     DType dtype;
     std::vector<int64_t> lengths = {};
-    /// Not null: the wire's format.
+    /// If not null, the wire's format.
     std::shared_ptr<AllGatherExtension> extension = {};
   };
   /// `block`: number of elements with one scale, if the parameter is sent as codes.
@@ -94,7 +94,7 @@ class Level {
   /// The codes were gathered across, or are being, but not within.
   bool across_only_ = false;
   std::vector<Region> regions_;
-  /// By parameter; empty for one that is sent as it is.
+  /// Indexed by parameter; empty for one that is sent as it is.
   std::vector<Extended> extended_;
   /// Reads of slices on disk that are under way: the collective follows them.
   std::vector<Staged> staged_;

@@ -95,7 +95,7 @@ class MemoryPlanner {
     return with_blocks(slow.choice, std::move(mixture));
   }
 
-  /// As many of the last blocks like `fast` as fit; backward frees what they saved first.
+  /// Makes as many of the last blocks like `fast` as fit; backward frees what they saved first.
   MemoryPlan mixed(const MemoryPlan& fits, const MemoryPlan& fast) {
     MemoryPlan best = fits;
     size_t least = 0, most = blocks_;
@@ -164,7 +164,7 @@ MemoryPlan plan_memory(const std::function<StepCost(const StepChoice&)>& cost,
   for (const auto& rung : schedules_of(given, options.schedule, budget.directory)) {
     const std::optional<MemoryPlan> of_less_offload = best;
     for (const StepChoice& schedule : rung) {
-      // Without prefetch a step takes longer than predicted: only where nothing else fits.
+      // A step without prefetch takes longer than predicted: only where nothing else fits.
       if (best && schedule.prefetch == 0) continue;
       const std::optional<MemoryPlan> one = planner.fastest(schedule, options.policies);
       if (one && (!best || one->seconds < best->seconds)) best = one;
@@ -255,7 +255,7 @@ void set_block_policy(Module& block, std::string_view policy, const Tier& tier) 
   block.offload_activations(offloads ? tier : Tier());
 }
 
-/// What a policy saves, in words.
+/// Names what a policy saves.
 static std::string_view saved_by(std::string_view policy) {
   return policy == "full"        ? "their inputs"
          : policy == "attention" ? "and attention"

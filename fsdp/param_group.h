@@ -134,7 +134,7 @@ class ParamGroup {
     bool trainable;
     bool is(const Parameter& other) const { return named.parameter.get() == &other; }
   };
-  /// Which memory the slices had, and how often it had been changed.
+  /// The memory that the slices had, and the number of its changes.
   struct Version {
     Ref<Storage> slices;
     uint64_t number = 0;
@@ -175,7 +175,7 @@ class ParamGroup {
   uint64_t model_ = 0, number_ = 0, subject_ = 0;
   std::array<std::string, 2> words_;
   std::vector<Adopted> parameters_;
-  /// While parameters are adopted again: those before.
+  /// The parameters before, while they are adopted again.
   std::vector<Adopted> previous_;
   Layouts layouts_;
   std::vector<ParameterPtr> ignored_;

@@ -82,7 +82,7 @@ class GradientMessages {
   std::vector<int> to_;
   int number_;
   std::vector<Region> regions_;
-  /// By gradient and part.
+  /// Indexed by gradient and part.
   std::vector<std::vector<Place>> places_;
   /// Bytes of the message to each rank, and of the message from each rank.
   std::vector<int64_t> bytes_, received_;

@@ -212,7 +212,7 @@ class ScheduleWriter final : public Executor {
   const ParamGroups& groups_;
   Schedule schedule_;
   Scheduler scheduler_;
-  /// Without memory.
+  /// This pool has no memory.
   BufferPool pool_;
   std::map<std::pair<const ParamGroup*, size_t>, Ref<Storage>> held_;
   std::map<const Storage*, int> numbers_;

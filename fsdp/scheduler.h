@@ -156,7 +156,7 @@ std::vector<size_t> buffer_sizes(const ParamGroups& groups);
 /// The actions of some steps, in order, and their totals.
 struct Schedule {
   std::vector<ScheduledAction> actions;
-  /// Those of buffers, and of what is received and copied.
+  /// The bytes of buffers, and of what is received and copied.
   FullyShardBytes bytes;
 
   /// One line per action.

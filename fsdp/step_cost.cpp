@@ -60,7 +60,7 @@ static void add_splits(const OpLog& log, int64_t times, StepCost& cost) {
   }
 }
 
-/// At most what matrix products take while they compute: copies of operands and result in f32.
+/// The most that matrix products take while they compute: copies of operands and result in f32.
 static int64_t scratch_bytes(const OpLog& log) {
   int64_t most = 0;
   for (const OpWork& op : log.work) {

@@ -34,13 +34,13 @@ struct Reduction {
   bool at_sync;
 };
 
-/// How a strategy uses the axes of a mesh. The optimizer's state is sharded over `sharded`. Each
-/// use gathers parameters over the first `at_use` of these axes; the others are gathered earlier
-/// and kept. Each micro-step reduces gradients over the first `each_step` axes; the sync reduces
-/// them over the other axes and over `replicas`.
+/// The use that a strategy makes of the axes of a mesh. The optimizer's state is sharded over
+/// `sharded`. Each use gathers parameters over the first `at_use` of these axes; the others are
+/// gathered earlier and kept. Each micro-step reduces gradients over the first `each_step` axes;
+/// the sync reduces them over the other axes and over `replicas`.
 struct Roles {
   DeviceMesh mesh;
-  /// From the outermost axis to the innermost.
+  /// Listed from the outermost axis to the innermost.
   std::vector<std::string> sharded;
   /// Dimension along which parameters that have it are sharded.
   int dim = 0;
@@ -50,8 +50,8 @@ struct Roles {
   bool keeps_gathered = true;
   size_t each_step = 0;
   std::vector<std::string> replicas;
-  /// Not 0: the only axis of `sharded` is gathered in two levels, at each use over so many ranks,
-  /// a stride apart, and before that over the neighbouring ranks between them.
+  /// If not 0, the only axis of `sharded` is gathered in two levels, at each use over so many
+  /// ranks, a stride apart, and before that over the neighbouring ranks between them.
   int ranks_at_use = 0;
 
   /// The group over axes `first` to `last` (excluded) of `sharded`.

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// Below it a request takes longer than the memory is worth.
+/// The least size of a request: a smaller one takes longer than the memory is worth.
 static constexpr int64_t kLeastBytes = 1024;
 
 static thread_local int64_t moved_bytes = 0;

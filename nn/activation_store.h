@@ -40,7 +40,7 @@ class SavedActivations : NotCopied {
     Tensor tensor;
     Shape shape;
     TensorOptions options;
-    /// Of this rank's elements.
+    /// The bytes of this rank's elements.
     int64_t bytes = 0;
     uint64_t version = 0;
     bool moves = false, changed = false;

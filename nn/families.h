@@ -105,8 +105,8 @@ struct Family {
   std::vector<ConfigKey> keys;
   /// Keys that must be missing or have this value.
   std::vector<std::pair<std::string, nlohmann::json>> fixed = {};
-  /// Whether layer i has the window, unless "layer_types" says it; nullptr: all have it, and there
-  /// is no such key.
+  /// True when layer i has the window, unless "layer_types" says it; nullptr: all have it, and
+  /// there is no such key.
   bool (*is_windowed)(const ConfigFile& file, int64_t layer) = nullptr;
   /// No layer has the window unless "use_sliding_window" is true.
   bool has_window_switch = false;

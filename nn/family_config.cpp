@@ -81,7 +81,7 @@ static const std::map<std::string, Activation> kActivations = {
     {"gelu_new", Activation::gelu_tanh}, {"gelu_fast", Activation::gelu_tanh},
     {"relu", Activation::relu}};
 
-/// Whether 0 in a config would be read as a key that is missing: sizes, and some numbers.
+/// True when 0 in a config would be read as a key that is missing: sizes, and some numbers.
 static bool is_positive(const ConfigField& field) {
   using C = TransformerConfig;
   static const std::vector<ConfigField> numbers = {&C::attention_scale, &C::attention_softcap,

@@ -13,7 +13,7 @@ static const std::map<std::string, RopeScalingKind> kScalings = {
 
 static constexpr const char* kFraction = "partial_rotary_factor";
 
-/// Whether the code of the family reads the part of a head that rotates, under any name. That of
+/// True when the code of the family reads the part of a head that rotates, under any name. That of
 /// others rotates whole heads, and fails with scaled frequencies of a part.
 static bool reads_fraction(const TransformerConfig& config) {
   const ConfigField fraction = &TransformerConfig::rotary_fraction;

@@ -115,7 +115,7 @@ void Muon::update_all(std::span<const Update> updates) {
   for (const Update& update : updates) {
     if (!matrices_[update.parameter]) others.push_back(update);
   }
-  // From the gradients, which all ranks have, not from the updates, of which some have none.
+  // This reads the gradients, which all ranks have, not the updates, of which some have none.
   for (size_t i = 0; i < parameters().size(); ++i) {
     const Parameter& parameter = *parameters()[i].parameter;
     if (!matrices_[i] || !parameter.grad()) continue;

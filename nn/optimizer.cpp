@@ -188,7 +188,7 @@ void Optimizer::step(const Tensor& gradient_scale) {
   if (Graph::recording()) record(updates, with_gradient);
   update_all(updates);
   if (!Graph::recording()) count(with_gradient);
-  // Not kept until the next step, so that the memory is free once they are cleared or replaced.
+  // They are not kept until the next step: the memory is free once they are cleared or replaced.
   runs_->values.clear();
   runs_->gradients.clear();
 }

@@ -143,7 +143,7 @@ static Tensor norm_of(const Tensors& tensors, double order, uint64_t model) {
     const Tensor part = norm_part(copied_flat(tensors, run), order, summed).to(all.device());
     all = std::isinf(order) ? maximum(all, part) : all + part;
   }
-  // In f64 on all ranks: other ranks may have gradients of another dtype.
+  // The sum is in f64 on all ranks: other ranks may have gradients of another dtype.
   all = all.to(f64);
   reduction.reduce(all, std::isinf(order) ? ReduceOp::max : ReduceOp::sum);
   if (order == 2) return sqrt(all).to(dtype);
@@ -183,7 +183,7 @@ void clip_grads_with_norm(const std::vector<ParameterPtr>& parameters, double ma
   }
   std::vector<size_t> all(gradients.size());
   std::iota(all.begin(), all.end(), size_t{0});
-  // Those on disk pass through memory one by one.
+  // Gradients on disk pass through memory one by one.
   const auto may_follow = [&](size_t first, size_t) { return !rests_on_disk(gradients[first]); };
   for (const Run& run : adjacent_runs({&gradients}, all, may_follow)) {
     const Tensor &first = gradients[run[0]], read = in_memory(first);

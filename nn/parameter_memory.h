@@ -16,7 +16,7 @@
 #include "weft/tensor.h"
 #include "weft/tier.h"
 
-// How optimizers reach the memory of many parameters.
+// Access of optimizers to the memory of many parameters.
 
 namespace weft {
 
@@ -63,7 +63,7 @@ struct ParameterRuns {
   std::vector<Run> runs;
   /// Values and gradients during a step, by parameter.
   Tensors values, gradients;
-  /// By moment.
+  /// Indexed by moment.
   std::vector<ParameterState> state;
   Tensor one;
 
@@ -109,7 +109,7 @@ class SquaresReduction {
   /// of all others. Ranks that reduce for other models, which `model` tells apart, fail.
   SquaresReduction(const char* what, const Tensors& tensors, uint64_t model);
 
-  /// Whether this rank's part of tensor `i` counts.
+  /// True when this rank's part of tensor `i` counts.
   bool counts_here(size_t i) const { return counts_[i]; }
   /// Adds up the ranks' numbers in place, or takes the greatest: a dense tensor of one device, of
   /// equal size on each rank. Has no effect if no tensor is laid out over several ranks.

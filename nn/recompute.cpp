@@ -28,7 +28,7 @@ struct RepeatedRun {
   /// The inputs at these positions and then all kept results, if they rest in a tier.
   std::vector<size_t> moved = {};
   std::shared_ptr<SavedActivations> saved = {};
-  /// Whether an input requires a gradient.
+  /// True for each input that requires a gradient.
   std::vector<bool> differentiable = {};
 };
 
@@ -312,7 +312,7 @@ Tensors Module::run_forward(const Tensors& inputs,
           fail("recompute: the module no longer exists, expected it to exist until backward");
         if (!*first) {
           Tensors outputs = kept(given);
-          // Only now, because the very first forward may be what lays out the parameters.
+          // This comes so late because the very first forward may be what lays out the parameters.
           first->emplace(*this);
           return outputs;
         }

@@ -97,7 +97,7 @@ class Backbone final : public Module {
     const Tensor hidden = is_normed ? (*norm_)(passed[0]) : passed[0];
     if (!state_->is_last_stage() && layers > 0) return {hidden, scores, choices};
     if (layers == 0 || state_->cache) return {hidden};
-    // As transformers computes it of all layers' tokens at once: experts * sum over experts of
+    // transformers computes it of all layers' tokens at once: experts * sum over experts of
     // (choices a token) * (mean score).
     const double factor = static_cast<double>(scores.numel()) / (layers * layers);
     return {hidden, mul(sum(scores * choices), factor)};
@@ -282,7 +282,7 @@ Tensors TransformerModel::forward(const Tensors& inputs) {
   return {hidden, tanh(module("pooler")(first))};
 }
 
-/// How many targets count.
+/// The number of targets that count.
 static Tensor counted(const Tensor& targets) {
   return sum(cast(not_equal(targets, kIgnoredTarget), f32));
 }

@@ -44,7 +44,7 @@ struct TransformerState {
   SequenceWay sequence_way = SequenceWay::automatic;
   /// The rotation of most layers, and that of those with a window.
   Rotary rotary, local_rotary;
-  /// While the model decodes: the cache of the rows at hand, and those of all rows.
+  /// Set while the model decodes: the cache of the rows at hand, and those of all rows.
   KeyValueCache* cache = nullptr;
   std::span<KeyValueCache* const> caches = {};
 
@@ -79,8 +79,8 @@ TransformerState& state_of(TransformerModel& model);
 
 /// The inputs of a block and its attention besides the hidden states, told apart by dtype.
 struct AttendedTokens {
-  /// Of an encoder: bool, or empty. Of a decoder: documents and the positions of their tokens, or
-  /// empty.
+  /// An encoder has a mask, of bools, or an empty one. A decoder has documents and the positions of
+  /// their tokens, or empty tensors.
   Tensor mask, segments, positions;
   /// The places of tokens in their rows, if these are in another order; or empty.
   Tensor places;

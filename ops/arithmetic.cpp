@@ -47,7 +47,7 @@ struct NumberDiv {
 WEFT_FUNCTOR(Floor, std::floor)
 WEFT_FUNCTOR(Ceil, std::ceil)
 WEFT_FUNCTOR(Trunc, std::trunc)
-/// In the default rounding mode, to nearest even.
+/// Rounds in the default mode, to nearest even.
 WEFT_FUNCTOR(Round, std::rint)
 struct FloorDivide : DependsOnSign {
   /// Subtracts the remainder first, so that the quotient differs from an integer by rounding only.

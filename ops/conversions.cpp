@@ -24,7 +24,7 @@ static OpSpec conversion(OpSpec spec) {
 
 static void give_in_own_dtype(const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); }
 
-/// Between floating dtypes a cast counts as linear: a Partial passes, rounded on each rank.
+/// A cast between floating dtypes counts as linear: a Partial passes, rounded on each rank.
 static const Op cast_op = register_op(conversion({
     .name = "cast",
     .linear = {{0}},

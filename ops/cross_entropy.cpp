@@ -229,7 +229,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
       rows = mul(rows, 1 - options.label_smoothing);
       more = add(more, mul(mean(of_classes, {-1}), options.label_smoothing));
     }
-    // Not a factor of 0: the gradient of a mean over no rows is infinite.
+    // A factor of 0 would not do: the gradient of a mean over no rows is infinite.
     const Tensor counts = not_equal(ids, Number(options.ignore_index));
     rows = where(counts, add(rows, more), zeros_like(rows));
   }

@@ -87,8 +87,8 @@ static const Op cumulative_sum_op = register_scan<kSum>({
 
 static void give_factors_of_products(const Grad& g);
 
-/// For each element of a row those up to it, and `identity` in place of the others: n x n for a row
-/// of n, the last two dims, with rows along the last dim.
+/// Returns for each element of a row those up to it, and `identity` in place of the others: n x n
+/// for a row of n, the last two dims, with rows along the last dim.
 static Tensor elements_up_to(const Tensor& x, const Attributes& attributes, double identity) {
   const auto [dim, from_end] = unpack<DimAndFlag>(attributes.structure);
   const int64_t n = x.size(dim);

@@ -21,7 +21,7 @@ inline OpDefinition gradient_definition(const OpDefinition& definition, int oper
 /// `dropout` with the probability and the random state of these attributes.
 Tensor dropout_by(const Attributes& attributes, const Tensor& x);
 
-/// In the dtype in which kernels compute: f32, or f64.
+/// Converts to the dtype in which kernels compute: f32, or f64.
 inline Tensor widened(const Tensor& x) {
   return as_dtype(x, x.dtype() == DType::f64 ? DType::f64 : DType::f32);
 }

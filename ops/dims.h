@@ -49,7 +49,7 @@ inline bool is_dim(int64_t number, const Shape& shape) {
 
 inline bool is_flag(int64_t number) { return number == 0 || number == 1; }
 
-/// Whether the set of dims of an op contains `dim`.
+/// True when the set of dims of an op contains `dim`.
 inline bool has_dim(const Attributes& attributes, int dim) {
   return attributes.structure[0] >> dim & 1;
 }

@@ -360,7 +360,7 @@ Tensor balanced_bias(const Tensor& bias, const Tensor& counts, double rate) {
   return add(bias.detach(), cast(mul(sign(error), rate), bias.dtype()));
 }
 
-/// Not in `all_ops`: its gradient is not that of its values.
+/// This op is not in `all_ops`: its gradient is not that of its values.
 static const Op with_loss_op{OpSpec{
     .name = "with_loss",
     .rule = "..., . -> ...",

@@ -19,8 +19,8 @@ namespace weft {
 
 namespace {
 
-/// Which optional operands follow weight, x, targets (in backward: and lse, picked, dloss), in this
-/// order.
+/// The optional operands that follow weight, x, targets (in backward: and lse, picked, dloss), in
+/// this order.
 enum HeadFlag : int64_t { kBias = 1, kClassWeights = 2 };
 
 constexpr const char* kHeadName = "linear_cross_entropy";

@@ -12,8 +12,8 @@
 
 namespace weft {
 
-/// How the rows of a tensor [..., width], which one axis cuts along a dim before the last, are
-/// split into parts that are gathered, or reduced and scattered, one after the other. Parts are
+/// Splits the rows of a tensor [..., width], which one axis cuts along a dim before the last, into
+/// parts that are gathered, or reduced and scattered, one after the other. Parts are
 /// ranges of dim 0 if it has as many elements and is not the cut dim, else ranges of each rank's
 /// part of the cut dim. No rank has to pack: a collective of a part sends and receives several
 /// pieces in their places.
@@ -95,7 +95,7 @@ class MovedParts {
   CutRows rows_;
   Kind kind_;
   Tensor own_, whole_;
-  /// By part; the counts of its pieces.
+  /// Indexed by part; the counts of its pieces.
   std::vector<std::vector<std::vector<int64_t>>> counts_;
   std::vector<Work> works_;
   std::vector<bool> has_started_;

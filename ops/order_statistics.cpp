@@ -100,7 +100,7 @@ std::vector<SortedPart::Place> SortedPart::locate(const Parts& parts, int64_t fi
                                                   std::span<const int64_t> positions,
                                                   int64_t per_row) const {
   const std::vector<uint64_t> keys = keys_at(parts, first, positions, per_row);
-  // By position: elements before the key, and elements with it.
+  // Indexed by position: elements before the key, and elements with it.
   std::vector<int64_t> own(2 * positions.size());
   for (size_t i = 0; i < positions.size(); ++i) {
     const int64_t row = first + static_cast<int64_t>(i) / per_row;

@@ -26,7 +26,7 @@ struct AddQuotient {
     return a + static_cast<T>(factor) * (b / c);
   }
 };
-/// From the nearer end, so that the weights 0 and 1 give the ends.
+/// Interpolates from the nearer end, so that the weights 0 and 1 give the ends.
 struct Lerp {
   template <class T> WEFT_FN T operator()(T a, T b, T weight) const {
     const T apart = b - a;
@@ -39,7 +39,7 @@ struct LerpNumber {
     return Lerp{}(a, b, static_cast<T>(weight));
   }
 };
-/// By numbers for NaN and the infinities.
+/// Puts numbers in place of NaN and the infinities.
 struct ReplaceNonfinite {
   double nan, positive, negative;
   template <class T> WEFT_FN T operator()(T a) const {
@@ -232,7 +232,7 @@ static std::optional<Operand> bound_within(const Tensor& a, const std::optional<
   return bound;
 }
 
-/// Whether a bound is absent or a number; NaN, which makes all elements NaN, is not.
+/// True when a bound is absent or a number; false for NaN, which makes all elements NaN.
 static bool is_number(const std::optional<Operand>& bound) {
   return !bound || (bound->is_number() && !std::isnan(bound->number.value));
 }

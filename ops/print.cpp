@@ -47,8 +47,8 @@ void copy_edges(const MemoryBlock& to, const MemoryBlock& from, int dim) {
   copy_edges(part_along(to, dim, first, shown), part_along(from, dim, size - last, size), dim + 1);
 }
 
-/// As PyTorch: whole numbers as "1.", others with four digits, in powers of ten where they differ
-/// much in size.
+/// Formats numbers as PyTorch does: whole numbers as "1.", others with four digits, in powers of
+/// ten where they differ much in size.
 std::vector<std::string> float_texts(const std::vector<double>& values) {
   double least = HUGE_VAL, greatest = 0;
   bool is_whole = true;

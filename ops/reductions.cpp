@@ -250,7 +250,7 @@ Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
   return reduced(prod_op, a, dims, keepdims);
 }
 
-/// For a sharded dim: the least index, in the whole tensor, at which the overall extreme occurs.
+/// Finds, for a sharded dim, the least index in the whole tensor at which the extreme occurs.
 static Stage first_index_stage() {
   return {.result = "...",
           .reduce = ReduceOp::min,

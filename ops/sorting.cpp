@@ -190,7 +190,7 @@ class Kept {
   }
 
   int64_t count() const { return count_; }
-  /// For each element, how many are kept up to it, less 1.
+  /// The number of elements that are kept up to each one, less 1.
   Tensor rank() const { return sub(cumulative_sum(mask_, 0), 1); }
   /// The indices of the elements that are kept.
   Tensor indices() const {
@@ -241,7 +241,7 @@ Tensors nonzero(const Tensor& a) {
   return indices;
 }
 
-/// Whether each slice of dim 0, which has elements, differs from the one before: [n].
+/// True where a slice of dim 0, which has elements, differs from the one before: [n].
 static Tensor starts_of_runs(const Tensor& a) {
   const int64_t n = a.size(0);
   const Tensor first = slice(a, 0, 0, 1);
@@ -251,7 +251,7 @@ static Tensor starts_of_runs(const Tensor& a) {
   return a.ndim() > 1 ? any(reshape(differs, {n, a.numel() / n}), {1}) : differs;
 }
 
-/// How many of `n` elements belong to each run, from where the runs start.
+/// The number of elements, of `n`, that belong to each run, from where the runs start.
 static Tensor lengths_of_runs(const Tensor& starts, int64_t n) {
   return sub(cat({slice(starts, 0, 1, starts.numel()), numbers_next_to(starts, n, n + 1)}, 0),
              starts);

@@ -54,9 +54,9 @@ class SortedPart {
 
   /// The place of a position of the whole sorted row in this part.
   struct Place {
-    /// How many elements of this part are before it.
+    /// The number of elements of this part before it.
     int64_t before;
-    /// Whether this part has the element.
+    /// True when this part has the element.
     bool here;
   };
   /// Finds `positions` [rows, n] in the whole sorted rows from row `first` on, counted among the
@@ -112,8 +112,8 @@ class SortedRuns {
 void store_elements(const Rows& values, const Rows& indices, int64_t row,
                     std::span<const SortedRuns::Element> elements);
 
-/// How many rows to treat together, so that `numbers` 8-byte numbers a row need no more memory than
-/// the part. Equal on all ranks.
+/// The number of rows to treat together, so that `numbers` 8-byte numbers a row need no more memory
+/// than the part. Equal on all ranks.
 int64_t rows_together(const Parts& parts, int64_t rows, int64_t numbers);
 
 }  // namespace weft

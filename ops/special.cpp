@@ -16,7 +16,7 @@ namespace weft {
 
 namespace {
 
-/// By squaring, modulo 2^64. A negative exponent truncates the quotient to an integer (0 for 0).
+/// Squares, modulo 2^64. A negative exponent truncates the quotient to an integer (0 for 0).
 struct IntegerPower {
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     if (b < 0) return a == 1 ? 1 : a != -1 ? 0 : b % 2 ? -1 : 1;

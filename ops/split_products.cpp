@@ -45,7 +45,7 @@ static int cut_dim(const Sharding& sharding, const DeviceMesh& axis, int ndim) {
   return sharding.axes_cutting(placement.dim()).size() == 1 ? placement.dim() : -1;
 }
 
-/// Whether the axis alone cuts `dim` of a parameter, whose other axes replicate.
+/// True when the axis alone cuts `dim` of a parameter, whose other axes replicate.
 static bool is_cut(const Tensor& parameter, const DeviceMesh& axis, int dim) {
   const Sharding sharding = parameter.sharding();
   if (!sharding || !(sharding.mesh() == axis.root()) || sharding.has_sizes()) return false;
@@ -94,13 +94,13 @@ struct GatheredInput::State {
   Tensor x;
   SplitProducts split;
   uint64_t version;
-  /// Whether x's gradient is computed.
+  /// True when x's gradient is computed.
   bool records;
-  /// Of x that the axis cuts; -1: products are not split.
+  /// The dim of x that the axis cuts; -1: products are not split.
   int dim;
   std::optional<CutRows> rows = {};
   std::optional<MovedParts> gather = {};
-  /// Not recorded: `token` connects the layers with x.
+  /// It is not recorded: `token` connects the layers with x.
   Tensor whole = {};
   Tensor token = {};
   /// Older than the tape's node that computes x's gradient.
@@ -117,7 +117,7 @@ struct GatheredInput::State {
   Tensor split_product(const Tensor& weight, const Tensor& bias);
 };
 
-/// Whether the product reads the whole input as it is gathered.
+/// True when the product reads the whole input as it is gathered.
 bool GatheredInput::State::is_split_by(const Tensor& weight, const Tensor& bias) const {
   const auto fits = [&](const Tensor& parameter) {
     return parameter.dtype() == x.dtype() && is_cut(parameter, split.axis, 0);
@@ -211,7 +211,7 @@ Tensor GatheredInput::linear(const Tensor& weight, const Tensor& bias) {
   return layer_product(state.unsplit, weight, bias);
 }
 
-/// Whether the product of x and weight is a Partial sum along the axis only, without movement.
+/// True when the product of x and weight is a Partial sum along the axis only, without movement.
 static bool makes_sum(const Tensor& x, const Tensor& weight, const Tensor& bias, int dim,
                       const DeviceMesh& axis) {
   const Sharding sharding = x.sharding();

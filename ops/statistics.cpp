@@ -29,7 +29,7 @@ static Tensor along(const Tensor& a, int dim, const std::vector<double>& numbers
   return from_values(numbers, ones_but(a.ndim(), dim, count), options_next_to(a, dtype));
 }
 
-/// How many elements of each row are not NaN; they come first in order.
+/// The number of elements of each row that are not NaN; they come first in order.
 static Tensor numbers_of(const Tensor& a, int dim) {
   return sum(logical_not(isnan(a)), {dim}, true);
 }
@@ -86,7 +86,7 @@ static Tensor interpolated(const Tensor& places, std::string_view interpolation)
        "', expected 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
 }
 
-/// From the nearer of the two, as PyTorch interpolates: an infinite one then stays as it is.
+/// Starts from the nearer of the two, as PyTorch does: an infinite one then stays as it is.
 static Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
   const Tensor apart = sub(high, low);
   return where(less(weight, 0.5), add(low, mul(weight, apart)),

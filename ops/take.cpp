@@ -204,7 +204,7 @@ static Tensor put(bool elements, const Tensor& a, const Tensor& values, const Te
   return elements ? put_along_dim(a, values, indices, dim) : put_slices(a, values, indices, dim);
 }
 
-/// Whether each of the values that were put in was replaced by a later one.
+/// True for each of the values put in that was replaced by a later one.
 static Tensor is_replaced(const Grad& g, bool elements, int dim) {
   const Tensor indices = g.in(2);
   const Shape& values = g.in_shape(1);

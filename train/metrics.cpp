@@ -52,7 +52,7 @@ MetricsLine metrics_line(const StepReport& report) {
   return line;
 }
 
-/// Whether the last line of a file goes: it is of a step after `done`, or a part of a line.
+/// True when the last line of a file goes: it is of a step after `done`, or a part of a line.
 using Goes = bool (*)(std::string_view line, bool is_whole, int64_t done);
 
 static bool json_goes(std::string_view line, bool is_whole, int64_t done) {

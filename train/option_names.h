@@ -6,7 +6,7 @@
 
 namespace weft {
 
-/// How sentences call the option of that name: as a flag, "--allow-change", or as a field,
+/// The name of the option in sentences: as a flag, "--allow-change", or as a field,
 /// "allow_change".
 inline std::string option_name(std::string field, bool are_flags) {
   if (!are_flags) return field;

@@ -130,7 +130,7 @@ std::string Policies::reason_to_skip(int64_t step, double loss, double norm) {
                           is_finite(loss) ? norm : loss, ", ", largest_gradient()));
   }
   const std::optional<double> usual = options_.spike > 0 ? median() : std::nullopt;
-  // Of a loss that may be negative, as far above the usual one as that is from 0.
+  // A loss that may be negative may be as far above the usual one as that is from 0.
   const double most = usual && *usual > 0 ? options_.spike * *usual
                                           : usual.value_or(0) * (2 - std::max(1.0, options_.spike));
   if (!usual || loss <= most) {

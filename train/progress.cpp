@@ -44,7 +44,7 @@ std::optional<ExpertReport> end_step_of_experts(Module& model, double rate) {
 
 using Clock = std::chrono::steady_clock;
 
-/// Between two lines on the terminal, unless there is news.
+/// The time between two lines on the terminal, unless there is news.
 static constexpr auto kQuiet = std::chrono::seconds(2);
 
 Progress::Progress(const TrainerOptions& options, int64_t done) : options_(options) {

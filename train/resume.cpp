@@ -32,14 +32,14 @@ Start start_of(const ResumeOptions& options) {
   return always ? Start::allowed : Start::never_saved;
 }
 
-/// How errors call an option.
+/// The name of an option in errors.
 static std::string option(const ResumeOptions& o, const char* name) {
   return option_name(name, o.are_flags);
 }
 
 static std::string best_folder(const ResumeOptions& o) { return concat(o.save, "/best"); }
 
-/// What is newest there is so by its step: runs that are mixed go on from each other's checkpoints.
+/// The newest one there is so by step: runs that are mixed go on from each other's checkpoints.
 static void check_not_of_another_run(const ResumeOptions& o) {
   namespace fs = std::filesystem;
   std::error_code ignored;
@@ -84,7 +84,7 @@ void check_directories(const ResumeOptions& o) {
 }
 
 static volatile std::sig_atomic_t stop_signal = 0;
-/// When it came, in milliseconds.
+/// The time when it came, in milliseconds.
 static std::atomic<int64_t> stop_time = 0;
 /// The one that ended a run.
 static std::atomic<int> ended_by = 0;
@@ -122,7 +122,7 @@ static bool is_ended_by_mpirun() {
   return launched_by() == "mpirun" && launched_local_rank().size < launched_ranks();
 }
 
-/// Whether all other parameters are frozen: they come from the base model.
+/// True when all other parameters are frozen: they come from the base model.
 static bool trains_only_adapters(Module& model) {
   if (adapted_linears(model).empty()) return false;
   return std::ranges::all_of(model.named_parameters(), [](const NamedParameter& named) {
@@ -156,8 +156,8 @@ void RunSaver::tell(const std::string& line) const {
   if (world_.rank() == 0 && all_options_.tell) all_options_.tell(line);
 }
 
-/// Until the folder is this run's there is nothing to save: a signal that comes while another job's
-/// lease is waited for ends the program.
+/// Listens once the folder is this run's. Before that there is nothing to save: a signal that comes
+/// while another job's lease is waited for ends the program.
 void RunSaver::listen(bool listens) const {
   if (!options_.heeds_signals) return;
   // One process hears for all its ranks; a launcher tells all processes.
@@ -262,7 +262,7 @@ void RunSaver::check_resumed(const std::string& path) {
 int64_t RunSaver::resume(RunDescription run) {
   run_ = std::move(run);
   const bool continues = !options_.resume.empty();
-  // Before a checkpoint is chosen: it waits until no other job saves there.
+  // This precedes the choice of a checkpoint: it waits until no other job saves there.
   if (!options_.save.empty()) {
     saver_.emplace(world_, options_.save,
                    CheckpointOptions{.keep = options_.keep,

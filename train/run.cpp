@@ -226,7 +226,7 @@ static std::vector<Hyperparameter> options_of(Optimizer& optimizer) {
   return all;
 }
 
-/// What ranks must share, a line each, with the rates of some steps.
+/// The options that ranks must share, a line each, with the rates of some steps.
 static std::string shared_options(const TrainerOptions& o) {
   std::ostringstream lines;
   const auto add = [&](const char* name, const auto& value) {

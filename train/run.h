@@ -112,7 +112,7 @@ class Trainer::Run {
   /// Checkpoints keep it of the trainer itself.
   std::map<std::string, int64_t> numbers_;
   Policies policies_;
-  /// Without effect unless the model computes in f16; `numbers_` have its state.
+  /// Has no effect unless the model computes in f16; `numbers_` have its state.
   LossScaler scaler_;
   std::optional<Ema> ema_;
   std::optional<UsedTokens> used_;

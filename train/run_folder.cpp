@@ -25,7 +25,7 @@ bool is_directory(const std::string& path) { return path_is_directory(path); }
 fs::path located(const std::string& path) {
   if (is_object_path(path)) return fs::path(object_path(path)) / "";
   std::error_code ignored;
-  // Of a relative path whose first folder is missing, weakly_canonical gives a relative one.
+  // For a relative path whose first folder is missing, weakly_canonical returns a relative one.
   const fs::path place = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
   return (place / "").lexically_normal();
 }

@@ -46,12 +46,12 @@ class UsedTokens {
   /// (from 1; 0: of the held-out rows). The spans have the rows' size.
   void read(int64_t step, int64_t before, const RowSpans& into);
 
-  /// Whether rows to train on, or held-out ones, have segments.
+  /// True when rows to train on, or held-out ones, have segments.
   bool has_segments() const {
     return data_.has_segments() || (held_out_ && held_out_->has_segments());
   }
 
-  /// Whether no rank before this one reads the same rows.
+  /// True when no rank before this one reads the same rows.
   bool reads_first() const { return same_[static_cast<size_t>(world_.rank())] == world_.rank(); }
 
   /// Throws std::invalid_argument on all ranks, naming two of them, when they read different tokens
@@ -89,7 +89,7 @@ class UsedTokens {
   /// The steps of `sums_`, and this rank's sum of each of the last ones.
   int64_t first_step_ = 0, last_step_ = 0;
   std::deque<uint64_t> recent_;
-  /// Over all ranks.
+  /// Sums over all ranks.
   uint64_t total_ = 0, recent_total_ = 0;
   int64_t recent_first_ = 0, recent_last_ = 0;
 };

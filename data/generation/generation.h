@@ -16,7 +16,7 @@ namespace weft {
 /// cache the model is cut by its styles or whole, not fully sharded. Collective over the mesh.
 class Decoder {
  public:
-  /// At most `context` tokens. With a `window` the model sees the last ones only, without a cache.
+  /// Takes at most `context` tokens. With a `window` the model sees only the last ones, uncached.
   Decoder(TransformerModel& model, const DeviceMesh& mesh, int64_t context, int64_t window = 0);
 
   /// The logits [vocabulary] that follow the last of `tokens`, which follow those given before: the
@@ -31,7 +31,7 @@ class Decoder {
 
  private:
   std::vector<double> next_of_window();
-  /// Whether `count` tokens more change the rotation of those before.
+  /// True when `count` tokens more change the rotation of those before.
   bool changes_rotation(int64_t count) const;
   /// ids [rows, n] on the model's device.
   Tensor ids_of(std::span<const int64_t> tokens, int64_t rows) const;
@@ -55,7 +55,7 @@ class StopTexts {
   explicit StopTexts(std::vector<std::string> stops);
   /// The part that is certain; `has_stopped` afterwards.
   std::string push(const std::string& text);
-  /// What is held back, at the end.
+  /// Returns at the end what was held back.
   std::string finish();
   bool has_stopped() const { return has_stopped_; }
 

@@ -15,9 +15,9 @@ namespace weft::rows {
 /// The tokens of a text, or of a part of one.
 struct Document {
   std::vector<int64_t> ids;
-  /// For each token whether it counts as a target; empty: all tokens count.
+  /// True for each token that counts as a target; empty: all tokens count.
   std::vector<uint8_t> counts;
-  /// Whether it continues the document of the part before.
+  /// True when it continues the document of the part before.
   bool continues = false;
 };
 

@@ -9,7 +9,7 @@
 
 namespace weft::rows {
 
-/// Which source each row is of. Of each block of 1,024 rows, every source has its share, in an
+/// Decides the source of each row. Of each block of 1,024 rows, every source has its share, in an
 /// order that the seed and the block's number decide; its own rows follow each other.
 class Mixture {
  public:

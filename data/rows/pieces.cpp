@@ -30,7 +30,7 @@ PieceCutter::PieceCutter(std::span<const std::string> files, const Tokenizer& to
 size_t PieceCutter::cut_in(std::string_view window, size_t most) const {
   int tries = 64;
   for (size_t at = most; at > 1 && tries > 0; --at) {
-    // After the end of a line, where pre-tokenizers end a word.
+    // Cuts after the end of a line, where pre-tokenizers end a word.
     if (window[at - 1] != '\n' || is_blank(window[at]) || is_blank(window[at - 2])) continue;
     --tries;
     const std::string_view left = before(window, at);

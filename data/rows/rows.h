@@ -21,7 +21,7 @@ struct Tokens {
   void copy(int64_t from, const RowSpans& into) const;
 };
 
-/// How documents become rows.
+/// Options of turning documents into rows.
 struct RowForm {
   int64_t sequence = 1;
   bool packs = false;

@@ -148,7 +148,7 @@ class TextDataset final : public Dataset {
   bool has_segments() const override { return opened_->options.pack; }
   bool has_masks() const override {
     if (opened_->options.pack) return true;
-    // Only the index of token files must be read for it.
+    // It needs only the index of token files.
     return std::ranges::any_of(opened_->files, [&](const auto& files) {
       const DataKind kind = data_kind(files[0]);
       return kind == DataKind::lines ||

@@ -19,9 +19,9 @@ struct IndexHeader {
   static constexpr int64_t kMagic = 0x3178646974666577;  // "weftidx1"
   int64_t magic = kMagic;
   int64_t tokens = 0, documents = 0, has_marks = 0;
-  /// Whether each document has separate rows, as lines of JSON do; text is one sequence.
+  /// True when each document has separate rows, as lines of JSON do; text is one sequence.
   int64_t has_rows = 0;
-  /// Whether it is the last shard.
+  /// True when it is the last shard.
   int64_t is_last = 0;
   /// Hashes of the ids of the shard in blocks of kHashBlock bytes, and of what follows this header.
   uint64_t shard_hash = 0, rest_hash = 0;
@@ -32,7 +32,7 @@ inline constexpr size_t kHashBlock = size_t{1} << 20;
 std::string index_path(const std::string& shard);
 /// Continues a hash with the bytes of a file from `offset` on.
 uint64_t hash_of(const File& file, int64_t offset, uint64_t hash = 0);
-/// Whether the directory holds whole token files that write_token_files wrote.
+/// True when the directory holds whole token files that write_token_files wrote.
 bool are_whole(const std::string& directory);
 
 /// The documents of token shards.
@@ -42,7 +42,7 @@ class TokenIndex {
   /// index and another one none, or when an index is damaged or of another shard.
   TokenIndex(std::span<const std::string> shards, std::span<const int64_t> counts);
 
-  /// Whether the shards have indices.
+  /// True when the shards have indices.
   bool exists() const { return !shards_.empty(); }
   bool has_rows() const { return has_rows_; }
   bool has_marks() const { return has_marks_; }

@@ -24,7 +24,7 @@ DataKind data_kind(const std::string& path) {
   return path.ends_with(".jsonl") || path.ends_with(".ndjson") ? DataKind::lines : DataKind::text;
 }
 
-/// Whether it is the index of a shard.
+/// True when it is the index of a shard.
 static bool is_index(const fs::path& path) {
   std::error_code ignored;
   return path.extension() == ".idx" &&

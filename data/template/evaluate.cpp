@@ -5,7 +5,7 @@
 
 namespace weft::jinja {
 
-/// How deep expressions, tags and macros may run in each other.
+/// The largest depth of expressions, tags and macros that run in each other.
 static constexpr int kDeepestRun = 800;
 
 Run::Deeper::Deeper(Run& run) : run_(run) {

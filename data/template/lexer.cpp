@@ -173,7 +173,7 @@ class Lexer {
     skip_end("#}", true);
   }
 
-  /// Whether the tag is {% raw %}; goes past it then.
+  /// True when the tag is {% raw %}; moves past it then.
   bool is_raw() {
     const size_t at = at_;
     const int line = line_;

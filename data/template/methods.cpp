@@ -191,7 +191,7 @@ static Value zeros(Call& call, const Value& self) {
   return text.substr(0, sign) + std::string(static_cast<size_t>(missing), '0') + text.substr(sign);
 }
 
-/// Whether there are characters, and each is in a class.
+/// True when there are characters, and each is in a class.
 template <class Belongs> static Value all_are(const Value& self, const Belongs& belongs) {
   const auto all = characters(own(self));
   return !all.empty() && std::ranges::all_of(all, [&](std::string_view c) {

@@ -5,7 +5,7 @@
 
 namespace weft::jinja {
 
-/// How deep expressions and tags may be in each other.
+/// The largest depth of expressions and tags in each other.
 static constexpr int kDeepestSyntax = 200;
 
 Parser::Deeper::Deeper(Parser& parser) : parser_(parser) {
@@ -59,7 +59,7 @@ ExpressionPtr Parser::make(Kind kind, int line, std::string text) {
   return made;
 }
 
-/// How high an expression may be.
+/// The largest height of an expression.
 static constexpr int kHighestExpression = 400;
 
 static void check_height(Expression& to, const Expression* part) {

@@ -56,7 +56,7 @@ class Parser {
   std::vector<std::pair<int, std::string>> unknown_, refused_;
   /// The names that were read, for the special ones of macros.
   std::vector<std::string> names_;
-  /// How deep the parser is; see `Deeper`.
+  /// The present depth of the parser; see `Deeper`.
   int depth_ = 0;
   struct Deeper {
     explicit Deeper(Parser& parser);

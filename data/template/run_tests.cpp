@@ -19,7 +19,7 @@ static bool has_order(const Call& call, bool is_greater, bool or_equal) {
          (or_equal && call.run.are_equal(value, other));
 }
 
-/// Whether a text has letters, and all of them are as `wanted` makes them.
+/// True when a text has letters, and all of them are as `wanted` makes them.
 static bool is_in_case(const Call& call, Case wanted) {
   const std::string text = call.run.printed(call.plain[0]);
   const Case other = wanted == Case::lower ? Case::upper : Case::lower;

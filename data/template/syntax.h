@@ -109,7 +109,7 @@ struct Statement {
   int line;
   /// The text, or the name of a macro.
   std::string text = {};
-  /// What is assigned to, and from what; a loop has a condition, too.
+  /// The targets of an assignment and their values; a loop has a condition, too.
   std::vector<ExpressionPtr> targets = {}, values = {};
   ExpressionPtr condition = {};
   std::shared_ptr<Signature> signature = {};

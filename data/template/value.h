@@ -121,12 +121,12 @@ Value make_function(std::string name, std::function<Value(Call&)> call);
 /// Python's name of the value's type.
 std::string type_name(const Value& value);
 bool is_true(const Value& value);
-/// Whether it is a list or dict, or a tuple with one in it: no dict has such a key.
+/// True when it is a list or dict, or a tuple with one in it: no dict has such a key.
 bool can_change(const Value& value);
 /// The values in it, those of shared lists and dicts each time, and a text by its size: the work of
 /// going through it. A namespace counts one.
 size_t weight_of(const Value& value);
-/// How many lists and dicts are in each other.
+/// The number of lists and dicts that are nested in each other.
 int depth_of(const Value& value);
 bool equal(const Value& a, const Value& b);
 /// std::invalid_argument when Python does not order the two.

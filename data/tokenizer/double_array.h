@@ -16,7 +16,7 @@ class DoubleArray {
   using Entry = std::pair<std::string_view, int32_t>;
 
   DoubleArray() : DoubleArray(std::vector<Entry>{}) {}
-  /// Of equal texts the last counts. An empty text is in no tree.
+  /// The last of equal texts counts. An empty text is in no tree.
   explicit DoubleArray(std::vector<Entry> entries);
 
   /// The node below `node` (the root is 0) along a byte, or 0.
@@ -39,7 +39,7 @@ class DoubleArray {
     uint32_t base = 0;
     int32_t number = -1;
     int16_t label = -1;
-    /// Whether it is the base of a node: no other may have it, or it would find children that are
+    /// True when it is the base of a node: no other may have it, or it would find children that are
     /// not its own.
     bool is_base = false;
   };

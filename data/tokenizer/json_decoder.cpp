@@ -24,11 +24,11 @@ static constexpr size_t kLargestTexts = size_t{256} << 20;
 struct TokenChanges {
   std::vector<TokenChange> steps = {};
   bool by_bytes = false, byte_fallback = false, fused = false;
-  /// Whether the first token of a text has a separate text.
+  /// True when the first token of a text has a separate text.
   bool by_place = false;
   /// The last token of a text has a separate text.
   bool by_end = false;
-  /// How many steps come before ByteFallback.
+  /// The number of steps before ByteFallback.
   size_t before_bytes = 0;
 };
 

@@ -55,7 +55,7 @@ inline constexpr const char* kKnownType = "one that weft reads";
 std::string character_of(const JsonPart& part, const char* key);
 /// The pattern of a step: a text or an expression.
 Find pattern_of(const JsonPart& part);
-/// When a step puts its prefix before a text: `prepend_scheme`, or its older spelling.
+/// The texts before which a step puts its prefix: `prepend_scheme`, or its older spelling.
 Split::Prefix prefix_of(const JsonPart& part);
 
 // The parts of a tokenizer.json that are lists of steps.

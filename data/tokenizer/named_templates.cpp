@@ -101,7 +101,7 @@ static std::string granite(const char* system) {
                             R"('<|end_of_text|>\n' }})",
                             "{{ '<|start_of_role|>assistant<|end_of_role|>' }}"));
 }
-/// With a system message that names the date; `space` stands before its lines.
+/// Adds a system message that names the date; `space` stands before its lines.
 static std::string granite_dated(const char* space, const char* before_name) {
   return granite(concat("{% if messages[0].role != 'system' %}{{ '<|start_of_role|>system"
                         "<|end_of_role|>",

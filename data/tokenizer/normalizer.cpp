@@ -15,8 +15,8 @@
 
 namespace weft::text {
 
-/// Whether all code points are of scripts without combining marks: the composed form of such a text
-/// is the text itself.
+/// True when all code points are of scripts without combining marks: the composed form of such a
+/// text is the text itself.
 static bool is_composed(std::string_view text) {
   static constexpr std::pair<char32_t, char32_t> ranges[] = {
       {0, 0x2FF},       {0x400, 0x482},   {0x2010, 0x2026}, {0x2190, 0x2328},
@@ -355,7 +355,7 @@ size_t PieceNormalizer::kept_bytes(std::string_view text) const {
   return bytes < text.size() && (text[bytes] & 0x80) != 0 && bytes > 0 ? bytes - 1 : bytes;
 }
 
-/// What is written for the start of `text`.
+/// Returns the replacement for the start of `text`.
 Replacements::Match PieceNormalizer::prefix_of(std::string_view text) const {
   if (const size_t kept = rules_.kept.longest(text)) return {text.substr(0, kept), kept};
   if (const auto match = rules_.replacements.match(text, true)) return *match;

@@ -25,11 +25,11 @@ class Replacements {
   /// `what`, when it is damaged.
   Replacements(const std::string& what, std::string_view table);
 
-  /// Whether the character of ASCII stays as it is where the next is one of ASCII.
+  /// True when the character of ASCII stays as it is where the next is one of ASCII.
   bool keeps_ascii(unsigned char byte) const;
 
   struct Match {
-    /// What is written for the first `bytes` bytes.
+    /// The replacement for the first `bytes` bytes.
     std::string_view text;
     size_t bytes;
   };
@@ -50,7 +50,7 @@ class Replacements {
   std::string texts_ = {};
 };
 
-/// How a model of SentencePiece normalizes text.
+/// The normalization of text by a model of SentencePiece.
 struct PieceNormalization {
   Replacements replacements = {};
   bool adds_space = true, removes_spaces = true, escapes_spaces = true, space_is_suffix = false;
@@ -67,11 +67,11 @@ class PieceNormalizer {
 
  private:
   Replacements::Match prefix_of(std::string_view text) const;
-  /// How many characters at the start of the text are no spaces and stay as they are.
+  /// The number of bytes at the start of the text that hold no spaces and stay as they are.
   size_t kept_bytes(std::string_view text) const;
 
   PieceNormalization rules_;
-  /// Whether a byte is a character that stays as it is before another of ASCII.
+  /// True when a byte is a character that stays as it is before another of ASCII.
   std::array<bool, 256> keeps_ = {};
 };
 

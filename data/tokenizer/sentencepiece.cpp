@@ -65,7 +65,7 @@ static void for_fields(const std::string& what, std::string_view message, const 
   }
 }
 
-/// What sentencepiece_model.proto describes, as far as it decides ids and texts.
+/// The contents of sentencepiece_model.proto, as far as it decides ids and texts.
 struct PieceModel {
   enum Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
   enum Kind { unigram = 1, bpe = 2 };

@@ -270,7 +270,7 @@ static constexpr const char* kWordsOrSymbols =
     R"(|[^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\x{200c}\x{200d}\s]+)";
 
 static Split::Behavior behavior_of(const JsonPart& part) {
-  // In the order of Split::Behavior.
+  // Indexed by Split::Behavior.
   static constexpr std::string_view kNames[] = {"Removed", "Isolated", "MergedWithPrevious",
                                                 "MergedWithNext", "Contiguous"};
   const auto* found = std::ranges::find(kNames, part.text("behavior"));

@@ -23,7 +23,7 @@ struct AddedToken {
   bool special = false;
   /// Found as a whole word only.
   bool single_word = false;
-  /// Whether it takes in the white space on its left or right.
+  /// True when it takes in the white space on its left or right.
   bool left = false, right = false;
 };
 
@@ -49,7 +49,7 @@ class AddedTokens {
 
  private:
   struct Match {
-    /// With the white space that it takes in; the search goes on at `next`.
+    /// Includes the white space that it takes in; the search goes on at `next`.
     size_t begin, end, next;
     int32_t id;
   };
@@ -63,7 +63,7 @@ class AddedTokens {
 
 /// The texts of tokens, from which decoded text is put together.
 struct PieceTexts {
-  /// How bytes that are not UTF-8 are decoded.
+  /// The decoding of bytes that are not UTF-8.
   enum class Broken {
     /// Each longest prefix of a code point is one U+FFFD.
     prefix,
@@ -73,11 +73,11 @@ struct PieceTexts {
     run
   };
 
-  /// By id: the text of a token after others, and of the first token of a text (empty: the same).
+  /// Indexed by id: the text of a token after others, and of a first token (empty: the same).
   std::vector<std::string> following = {}, first = {};
-  /// By id: the text of the last token of a text. Empty: that of any other.
+  /// Indexed by id: the text of the last token of a text. Empty: that of any other.
   std::vector<std::string> last = {};
-  /// By id: whether the text is one byte that stands for itself. Empty: every token is bytes.
+  /// Indexed by id: true when the text is one byte that means itself. Empty: every token is bytes.
   std::vector<bool> is_byte = {};
   /// Changes the text of a run of byte tokens, which may begin the text. Null: nothing is changed.
   std::function<void(std::string& text, bool is_first)> changes_run = {};
@@ -90,7 +90,7 @@ struct PieceTexts {
 
 /// The parts of a tokenizer, as its files describe them.
 struct TextModel {
-  /// By id: the token as the file has it; empty where an id has no token.
+  /// Indexed by id: the token as the file has it; empty where an id has no token.
   std::vector<std::string> tokens = {};
   std::vector<bool> special = {};
   Vocabulary ids = {};
@@ -99,9 +99,9 @@ struct TextModel {
   Normalizer normalizer = {};
   Splitter splitter = {};
   std::unique_ptr<WordModel> words = {};
-  /// Whether words are short, so that their ids are kept.
+  /// True when words are short, so that their ids are kept.
   bool caches = true;
-  /// What is put around a text.
+  /// The tokens around a text.
   std::vector<int32_t> before = {}, after = {};
   PieceTexts texts = {};
 };
@@ -127,7 +127,7 @@ struct TokenizerConfig {
   std::vector<std::pair<std::string, std::string>> named = {};
   /// The text of a named token; empty when the files have none.
   std::string token(std::string_view name) const;
-  /// Whether a tokenizer.model is used with them around each text.
+  /// True when a tokenizer.model is used with them around each text.
   bool adds_bos = false, adds_eos = false;
   /// Tokens that a tokenizer.model does not have.
   std::vector<AddedToken> added = {};

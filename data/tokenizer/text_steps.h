@@ -34,9 +34,9 @@ class Normalizer {
   struct Step {
     /// The changed text; std::invalid_argument when replacements make it longer than `most` bytes.
     std::function<std::string(std::string_view text, size_t most)> apply;
-    /// Whether the step leaves the text as it is. Null: it may change any text.
+    /// True when the step leaves the text as it is. Null: it may change any text.
     bool (*keeps)(std::string_view text) = nullptr;
-    /// Whether the package tokenizers no longer takes the changed text for the start of what is
+    /// True when the package tokenizers no longer takes the changed text for the start of what is
     /// encoded: the step removes its first character. Null: it never does.
     std::function<bool(std::string_view text)> moves = {};
   };
@@ -54,15 +54,15 @@ class Normalizer {
 
 /// One step that cuts text into words, a "pre-tokenizer" of tokenizer.json.
 struct Split {
-  /// How matches are treated.
+  /// The treatment of matches.
   enum class Behavior { removed, isolated, with_previous, with_next, contiguous };
-  /// When `prefix` is put before a piece that does not begin with it.
+  /// The pieces that get `prefix` before them, if they do not begin with it.
   enum class Prefix { never, first, always };
 
-  /// What is matched; null: nothing.
+  /// Finds the matches; null: none.
   Find find = {};
   Behavior behavior = Behavior::isolated;
-  /// Whether the text between matches takes their role.
+  /// True when the text between matches takes their role.
   bool inverted = false;
   Prefix when = Prefix::never;
   std::string prefix = {};
@@ -111,7 +111,7 @@ class Splitter {
   static std::string_view prepared(const Split& split, std::string_view piece, bool is_first,
                                    std::string& changed);
 
-  /// Whether a match, or the text between two, joins what comes before it.
+  /// True when a match, or the text between two, joins what comes before it.
   static bool joins(Split::Behavior behavior, bool is_match, bool follows_match);
 
   /// Calls `next` with the parts of the piece.

@@ -8,7 +8,7 @@
 
 namespace weft::text {
 
-/// How much less than the least likely piece a character without a piece scores.
+/// A character without a piece scores this much less than the least likely piece.
 static constexpr double kUnknownPenalty = 10;
 
 static double rounded(double value) { return static_cast<float>(value); }

@@ -57,13 +57,13 @@ struct BpeSpec {
   std::vector<std::pair<std::string, std::string>> merges;
   /// The rank of each merge. Empty: its place.
   std::vector<int32_t> ranks = {};
-  /// Whether pieces are bytes, not characters.
+  /// True when pieces are bytes, not characters.
   bool by_bytes = false;
-  /// Whether a character without an id becomes tokens <0x00> to <0xFF> for its bytes.
+  /// True when a character without an id becomes tokens <0x00> to <0xFF> for its bytes.
   bool byte_fallback = false;
   std::optional<std::string> unknown;
   bool fuse_unknown = false;
-  /// Whether a word that is in the vocabulary is that token, whatever the merges make.
+  /// True when a word that is in the vocabulary is that token, whatever the merges make.
   bool ignore_merges = false;
   /// Pieces within a word begin with the prefix, pieces at its end end with the suffix. Both are
   /// empty where pieces are bytes.
@@ -104,7 +104,7 @@ class Bpe final : public WordModel {
 
   bool has_affixes() const { return !spec_.prefix.empty() || !spec_.suffix.empty(); }
 
-  /// Without the merges, and without the vocabulary unless it is searched.
+  /// The merges are left out, and so is the vocabulary unless it is searched.
   BpeSpec spec_;
   std::vector<Merge> merges_;
   std::array<int32_t, 256> bytes_ = ids_of_bytes({});
@@ -112,7 +112,7 @@ class Bpe final : public WordModel {
   int32_t unknown_ = -1;
 };
 
-/// Whether a text can be cut before each "▁" that follows another character: "▁" has an id, every
+/// True when a text can be cut before each "▁" that follows another character: "▁" has an id, every
 /// other character becomes tokens, and no merge makes a piece that has a "▁" inside.
 bool merges_keep_spaces_first(const BpeSpec& spec);
 /// The words of a text that is cut so.
@@ -127,8 +127,8 @@ struct UnigramSpec {
     /// Taken whole wherever it occurs.
     bool user_defined = false;
   };
-  /// Whose arithmetic decides between paths of nearly equal scores: SentencePiece 0.2.3 computes in
-  /// single precision, the package tokenizers in double.
+  /// The arithmetic that decides between paths of nearly equal scores: SentencePiece 0.2.3 computes
+  /// in single precision, the package tokenizers in double.
   enum class Arithmetic { sentencepiece, tokenizers };
 
   std::vector<Piece> pieces = {};
@@ -160,7 +160,7 @@ class Unigram final : public WordModel {
   DoubleArray trie_;
   /// The bytes of the longest piece or character.
   size_t longest_ = 4;
-  /// By id; that of a piece of a user is what its length makes it.
+  /// Indexed by id; that of a piece of a user is what its length makes it.
   std::vector<double> scores_;
   int32_t unknown_;
   double unknown_score_ = 0;
@@ -169,7 +169,7 @@ class Unigram final : public WordModel {
 };
 
 /// Keeps the ids of words that were encoded, in memory of a fixed limit: a full cache is emptied.
-/// For one thread at a time.
+/// Used by one thread at a time.
 class WordCache {
  public:
   WordCache();

@@ -92,7 +92,7 @@ static constexpr CodePointRange kNewRanges[] = {
     {0x116B9, 0x116B9}, {0x1182F, 0x11FFF}, {0x12FF1, 0x13455}, {0x16E97, 0x16F4F},
     {0x16FE2, 0x16FE4}, {0x1CF00, 0x1CF46}, {0x1E000, 0x1E4EF}, {0x1E944, 0x1E95F}};
 
-/// Whether the category of the code point is one from `first` to `last`.
+/// True when the category of the code point is one from `first` to `last`.
 static bool is_category(char32_t value, utf8proc_category_t first, utf8proc_category_t last) {
   const auto category = utf8proc_category(static_cast<utf8proc_int32_t>(value));
   return category >= first && category <= last;
@@ -176,7 +176,7 @@ bool is_printable(char32_t value) {
 }
 
 bool append_upper(std::string& to, char32_t value, bool is_title) {
-  // Those of Unicode's SpecialCasing.txt.
+  // The characters of Unicode's SpecialCasing.txt.
   static constexpr CodePointRange kSeveral[] = {
       {0x149, 0x149},   {0x1F0, 0x1F0},   {0x390, 0x390},   {0x3B0, 0x3B0},  {0x587, 0x587},
       {0x1E96, 0x1E9A}, {0x1F50, 0x1F56}, {0x1F80, 0x1FFC}, {0xFB00, 0xFB17}};

@@ -53,7 +53,7 @@ addends = c @ d
 assert addends.placements == (Partial(),)
 show("addends", addends.redistribute(line, [Replicate()]).to_local())
 
-# On two axes at once: rows over dp, columns over tp.
+# This uses two axes at once: rows over dp, columns over tp.
 e = distribute_tensor(values(4, 8), mesh, [Shard(0), Replicate()])
 f = distribute_tensor(values(8, 6), mesh, [Replicate(), Shard(1)])
 blocks = (e @ f).relu()

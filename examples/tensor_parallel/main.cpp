@@ -53,7 +53,7 @@ static void run(const Communicator& world) {
   FeedForward model;
   parallelize(model, mesh["tp"], {{"up", Colwise()}, {"down", Rowwise()}});
 
-  // Before there is memory for parameters: which collectives does a step run?
+  // This prints the collectives of a step before there is memory for parameters.
   const std::string plan = explain(model, [&] {
     const Tensor x = empty({kRows, kWidth}, {.device = meta, .sharding = rows});
     return mean(square(model(x) - x));

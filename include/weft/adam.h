@@ -31,7 +31,7 @@ template <AdamKind kKind> struct WEFT_API AdamKindOptions {
   DType moments = f32;
   /// The memory of the state: with the parameters, in pinned host memory (`true`: each step passes
   /// it through the GPU), or on disk (`Tier::disk`: each step passes it through bounded buffers).
-  /// Not of AdamW8bit.
+  /// AdamW8bit has none.
   Tier offload = {};
   /// AdamW8bit keeps moments of f32 for parameters with fewer elements, and for those of fewer than
   /// 2 dims.
@@ -42,7 +42,7 @@ using AdamWOptions = AdamKindOptions<AdamKind::adamw>;
 using AdamW8bitOptions = AdamKindOptions<AdamKind::adamw8bit>;
 using LambOptions = AdamKindOptions<AdamKind::lamb>;
 
-/// What the variants of Adam share. State: "m", "v".
+/// The common base of the variants of Adam. State: "m", "v".
 template <class Self, AdamKind kKind>
 class WEFT_API AdamFamily : public GroupedOptimizer<Self, AdamKindOptions<kKind>> {
  public:

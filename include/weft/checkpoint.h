@@ -21,20 +21,20 @@ struct CheckpointOptions {
   /// The run goes on from what the directory holds when the saver is made: those checkpoints count
   /// as its own. Those of other runs are neither counted nor removed.
   bool continues = false;
-  /// With `continues`, the step after which it goes on (0: none was done): checkpoints of later
-  /// steps that were there then were passed over, so they do not count towards `keep`, and go when
-  /// enough newer ones are complete. -1: the step before the first that is saved.
+  /// The step after which a run with `continues` goes on (0: none was done). Checkpoints of later
+  /// steps that existed then were passed over, so they do not count towards `keep`, and are removed
+  /// when enough newer ones are complete. -1: the step before the first that is saved.
   int64_t resumed_step = -1;
   /// Memory for copies that `save_async` writes from, a rank; what does not fit is written before
   /// it returns. -1: as much as there is to save.
   int64_t async_bytes = -1;
-  /// Whether a save throws std::runtime_error, naming the tensor, when an element of this rank's
-  /// part is NaN or infinite; the rank's file does not appear then. Without, such a state is saved
+  /// True: a save throws std::runtime_error, naming the tensor, when an element of this rank's part
+  /// is NaN or infinite; the rank's file does not appear then. False: such a state is saved
   /// like any other, because masks and running bounds may be infinite on purpose, and marked:
   /// CheckpointReport::non_finite.
   bool refuse_non_finite = false;
-  /// How long another job waits for a sign of life of this saver before it takes the directory
-  /// over, in seconds, from 0.001 to 86400. The saver shows one four times as often.
+  /// Seconds, from 0.001 to 86400, that another job waits for a sign of life of this saver before
+  /// it takes the directory over. The saver shows one four times as often.
   double lease_seconds = 60;
 };
 
@@ -75,7 +75,7 @@ class WEFT_API CheckpointSaver : NotCopied {
   std::string save_async(int64_t step, const TrainingState& state) {
     return save_async(step, state.state_dict());
   }
-  /// Until nothing is under way; throws what went wrong.
+  /// Waits until nothing is under way; throws the error of a save that failed.
   void wait();
   bool is_saving() const;
   /// The same, and then until the files of all ranks of the last save are there, by looking into
@@ -83,12 +83,12 @@ class WEFT_API CheckpointSaver : NotCopied {
   /// path; it is COMPLETE, and --resume and `load` find it. std::invalid_argument before the first
   /// save; std::runtime_error naming the missing files after `timeout`.
   std::string wait_all(std::chrono::milliseconds timeout = std::chrono::minutes(10));
-  /// On the first rank: std::runtime_error when another job has taken the lease over, or has saved
-  /// a checkpoint that is newer than this saver's last. Ranks that share the outcome before a save
-  /// leave no incomplete one.
+  /// Throws std::runtime_error on the first rank when another job has taken the lease over, or has
+  /// saved a checkpoint that is newer than this saver's last. Ranks that share the outcome before a
+  /// save leave no incomplete one.
   void check_may_save() const;
 
-  /// On the first rank: notes that all ranks have saved one of this generation: `noted_generation`.
+  /// Notes on the first rank that all ranks have saved one of this generation: `noted_generation`.
   void note_saved() const;
 
   /// Sets CheckpointOptions::resumed_step where it follows from what is chosen after this saver
@@ -105,7 +105,7 @@ class WEFT_API CheckpointSaver : NotCopied {
   std::string directory_;
   CheckpointOptions options_;
   std::string generation_;
-  /// What saves share: buffers for copies, the lease, the last save.
+  /// State that saves share: buffers for copies, the lease, the last save.
   struct Plans;
   std::unique_ptr<Plans> plans_;
   std::unique_ptr<Saving> under_way_;
@@ -119,8 +119,8 @@ struct CheckpointContents {
   };
   std::map<std::string, Entry> tensors;
   std::map<std::string, int64_t> numbers;
-  /// For shards that PyTorch wrote, which do not state their number: from how many files the shapes
-  /// were inferred. Empty for formats that state it.
+  /// Says from how many files the shapes were inferred, for shards that PyTorch wrote, which do not
+  /// state their number. Empty for formats that state it.
   std::string note;
 };
 WEFT_API CheckpointContents checkpoint_contents(const std::string& path);

@@ -12,7 +12,7 @@
 #include "weft/communicator.h"
 #include "weft/export.h"
 
-// Which checkpoints a directory holds, and whether they are whole.
+// Reports of the checkpoints that a directory holds, and whether they are whole.
 
 namespace weft {
 
@@ -50,7 +50,7 @@ class WEFT_API CheckpointRemoved : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How far a reader looks: names and sizes and headers, or all data as well.
+/// The extent of an inspection: names, sizes and headers, or all data as well.
 enum class Inspection : uint8_t { headers, data };
 
 struct InspectOptions {

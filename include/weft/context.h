@@ -15,11 +15,11 @@ namespace weft {
 class FlightRecord;
 struct Engine;
 
-/// Which implicit traffic an op may cause: any, only what moves no bytes, or none at all (an op
+/// The implicit traffic that an op may cause: any, only what moves no bytes, or none at all (an op
 /// whose operands are not laid out for it throws).
 enum class Traffic : uint8_t { allow, free_only, forbid };
 
-/// Where random numbers continue; equal on all ranks. Two integers are the whole state.
+/// The state of the random numbers: two integers, equal on all ranks.
 struct RandomState {
   uint64_t seed = 0;
   uint64_t stream = 0;
@@ -38,7 +38,7 @@ struct WEFT_API Context {
   /// by a collective each time; false, nothing; unset, a hash of up to 1 MiB of the values in the
   /// first 16 calls for each layout and in each 16th later one, compared with the next collective.
   std::optional<bool> checks_equality = {};
-  /// What runs now, by its address: a module in its forward, or in the gradient of it. For reports.
+  /// The address of the module whose forward, or the gradient of it, runs now. Used in reports.
   const void* scope = nullptr;
   /// The rank's last collectives, where something asks for them.
   std::shared_ptr<FlightRecord> flight;

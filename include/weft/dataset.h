@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// Where a dataset writes rows: each span is [rows, sequence], row-major.
+/// The memory into which a dataset writes rows: each span is [rows, sequence], row-major.
 struct RowSpans {
   /// Ids of tokens.
   std::span<int64_t> ids;
@@ -33,7 +33,7 @@ class WEFT_API Dataset {
   /// Rows of an epoch; kEndless or more where there is no end.
   virtual int64_t rows() const = 0;
   static constexpr int64_t kEndless = int64_t{1} << 40;
-  /// Whether rows hold several documents, whose tokens do not attend to each other.
+  /// True when rows hold several documents, whose tokens do not attend to each other.
   virtual bool has_segments() const { return false; }
   /// Returns whether targets may be kIgnoredTarget; if so, trainers count the others.
   virtual bool has_masks() const { return true; }
@@ -42,8 +42,8 @@ class WEFT_API Dataset {
   /// Writes rows from index `first` on. Several threads may read at once. std::runtime_error names
   /// a file that cannot be read or has changed.
   virtual void read(int64_t first, const RowSpans& into) const = 0;
-  /// What decides the rows, as names and digests: compared across ranks, saved with checkpoints and
-  /// compared on resume. May read files through.
+  /// Names and digests of what decides the rows: compared across ranks, saved with checkpoints and
+  /// compared on resume. May read whole files.
   virtual std::vector<std::pair<std::string, uint64_t>> digests() const { return {}; }
   /// Says what the rows are made of: "7000 tokens in 3 files".
   virtual std::string description() const { return {}; }

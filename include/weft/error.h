@@ -56,8 +56,8 @@ template <class... Parts> [[gnu::cold]] std::string concat(const Parts&... parts
 /// A text as std::printf writes it, of at most 511 bytes.
 [[gnu::format(printf, 1, 2)]] WEFT_API std::string formatted(const char* format, ...);
 
-/// What `part` returns for each element of a list, by default the element, with `between` in
-/// between.
+/// A list as text: what `part` returns for each element, by default the element itself, separated
+/// by `between`.
 template <class List, class Part = std::identity>
 [[gnu::cold]] std::string listed(const List& list, const Part& part = {},
                                  const char* between = ", ") {

@@ -14,7 +14,7 @@
 
 namespace weft {
 
-/// How a module's parameters are sharded.
+/// The sharding of a module's parameters.
 struct FullyShardOptions {
   /// Reshard after forward, and unshard again for backward: less memory, 1.5 times the traffic.
   /// Does not apply to the outermost sharded module, whose backward follows at once.

@@ -52,8 +52,8 @@ using CustomCollective =
     std::function<Work(const Communicator& ranks, std::span<const Piece> pieces)>;
 
 /// The methods of PyTorch's FSDPModule for a module that was given to `fully_shard`. What they set
-/// holds from the next event of a step on, and schedules and predictions show it. With `recurse`
-/// for the modules below too.
+/// holds from the next event of a step on, and schedules and predictions show it. `recurse`
+/// includes the modules below too.
 class WEFT_API FsdpModule {
  public:
   /// std::invalid_argument if the module was not given to fully_shard.
@@ -61,7 +61,7 @@ class WEFT_API FsdpModule {
   static bool is_sharded(const Module& module);
   /// "full_shard over dp=2", of a module that was given to fully_shard; else empty.
   static std::string strategy_of(const Module& module);
-  /// Whether a module below, or `module`, computes in `dtype` by its MixedPrecision.
+  /// True when a module below, or `module`, computes in `dtype` by its MixedPrecision.
   static bool computes_in(Module& module, DType dtype);
 
   /// Gathers the module's parameters, without those of modules below. The next forward finds them
@@ -106,7 +106,7 @@ class WEFT_API FsdpModule {
   void set_reduce_scatter_unused_params(bool reduce_scatter_unused_params, bool recurse = true);
   /// True: resharding keeps the memory, at the same address, for the next unshard.
   void set_keep_unsharded_storage(bool keep, bool recurse = true);
-  /// Of the outermost module. True: no backward ends the step, `finalize_backward` does.
+  /// Set on the outermost module. True: no backward ends the step, `finalize_backward` does.
   void set_manual_backward_finalization(bool enabled);
   /// Completes reductions and reshards as set at this time. With `async_op` starts the reductions;
   /// gradients cannot be read before `wait`.

@@ -21,8 +21,8 @@ struct StrategyRow {
   /// Shard: parameters are unsharded at each use. Replicate: they stay unsharded and,
   /// unless the state is replicated too, are gathered again after each update.
   Placement parameter;
-  /// Between micro-steps. Shard: reduced in each. Partial: each rank accumulates its own gradients
-  /// until the sync, the last micro-step.
+  /// The layout between micro-steps. Shard: reduced in each. Partial: each rank accumulates its own
+  /// gradients until the sync, the last micro-step.
   Placement gradient;
   /// Shard: each rank updates its slice of the parameters.
   Placement state;
@@ -44,14 +44,14 @@ struct WEFT_API Strategy {
   static Strategy zero1();
   /// R / P / R.
   static Strategy ddp();
-  /// For two axes: ddp over the first, full_shard over the second. Gradients are all-reduced over
+  /// Uses two axes: ddp over the first, full_shard over the second. Gradients are all-reduced over
   /// the first axis at the sync.
   static Strategy hsdp();
   /// Returns the strategy of that name; std::invalid_argument lists the names.
   static Strategy named(std::string_view name);
 };
 
-/// What happens to unsharded parameters after forward. True: resharded. False: kept until their
+/// The state of unsharded parameters after forward. True: resharded. False: kept until their
 /// gradients are complete. One of several axes that shard them: kept sharded over that axis. A
 /// number that divides the only axis that shards them: kept sharded over that many ranks.
 class WEFT_API Reshard {
@@ -122,8 +122,8 @@ struct Quantization {
   std::optional<std::string> within = {};
 };
 
-/// Where slices, which each unshard then copies from there, and reduced gradients rest, and between
-/// forward and backward what recomputation saves (Module::offload_activations). See also
+/// The tiers on which slices (each unshard then copies from there), reduced gradients and, between
+/// forward and backward, what recomputation saves (Module::offload_activations) rest. See also
 /// AdamWOptions::offload.
 struct Offload {
   Tier parameters = {};

@@ -15,7 +15,7 @@
 
 namespace weft {
 
-/// How the next token is drawn from the logits. The options apply in this order, as in
+/// Options of drawing the next token from the logits. They apply in this order, as in
 /// transformers.
 struct SamplingOptions {
   /// Logits of tokens that occurred are divided by it where they are positive and multiplied where
@@ -23,11 +23,11 @@ struct SamplingOptions {
   double repetition_penalty = 1;
   /// 0: the likeliest token is taken, whatever the options below.
   double temperature = 0.7;
-  /// Only so many of the likeliest tokens. 0: all.
+  /// Draws from so many of the likeliest tokens only. 0: all.
   int64_t top_k = 0;
-  /// Only the likeliest tokens that together have this probability. 1: all.
+  /// Draws only from the likeliest tokens that together have this probability. 1: all.
   double top_p = 1;
-  /// Only tokens that have this fraction of the likeliest token's probability. 0: all.
+  /// Draws only from tokens that have this fraction of the likeliest token's probability. 0: all.
   double min_p = 0;
   uint64_t seed = 0;
 };
@@ -44,9 +44,9 @@ struct GenerateOptions {
   int64_t tokens = 200;
   /// Tokens that end the text; the one that does is not part of it.
   std::vector<int64_t> end_ids = {};
-  /// For several prompts: the seed of each. Empty: prompt i draws with `sampling.seed` + i.
+  /// The seed of each of several prompts. Empty: prompt i draws with `sampling.seed` + i.
   std::vector<uint64_t> seeds = {};
-  /// For several prompts: the most that are continued at once. The next begins where one ends.
+  /// The most of several prompts that are continued at once. The next begins where one ends.
   int64_t batch = 16;
   /// Above 0: keys and values are not kept. Each token is computed from the last `window` tokens by
   /// the model's forward, which also a fully sharded model has, and the text may be of any length.

@@ -46,7 +46,7 @@ template <class Self, class Options> class WEFT_API GroupedOptimizer : public Op
 
   std::vector<Options> options_;
   Options defaults_;
-  /// Whether weight decay applies, by parameter.
+  /// True for each parameter to which weight decay applies.
   std::vector<bool> decays_;
 
  private:

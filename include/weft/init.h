@@ -10,8 +10,8 @@
 /// PyTorch's initializers (torch.nn.init). The bits are the same for any layout.
 namespace weft::init {
 
-/// What an initializer fills: the elements of a tensor, or those of a parameter. A parameter
-/// without memory gets them when it is materialized.
+/// The destination of an initializer: the elements of a tensor, or those of a parameter. A
+/// parameter without memory gets them when it is materialized.
 class WEFT_API Target {
  public:
   Target(const Tensor& tensor) : tensor_(tensor), shape_(tensor.shape()) {}
@@ -34,7 +34,7 @@ WEFT_API void normal_(const Target& to, double mean = 0, double std = 1);
 /// Draws from [a, b).
 WEFT_API void uniform_(const Target& to, double a = 0, double b = 1);
 
-/// Within +-gain * sqrt(6 / (inputs + outputs)) of a weight [outputs, inputs, ...], and of
+/// Draws within +-gain * sqrt(6 / (inputs + outputs)) of a weight [outputs, inputs, ...], or with
 /// deviation gain * sqrt(2 / (inputs + outputs)) (Glorot and Bengio, 2010).
 WEFT_API void xavier_uniform_(const Target& to, double gain = 1);
 WEFT_API void xavier_normal_(const Target& to, double gain = 1);
@@ -42,8 +42,8 @@ WEFT_API void xavier_normal_(const Target& to, double gain = 1);
 /// The factor that keeps deviations constant through "linear", "sigmoid", "tanh", "relu" or
 /// "leaky_relu" of slope `param`, 0.01 by default.
 WEFT_API double calculate_gain(std::string_view nonlinearity, std::optional<double> param = {});
-/// Of deviation gain / sqrt(inputs), or with `mode` "fan_out" gain / sqrt(outputs) (He et al.,
-/// 2015); uniform_ draws within sqrt(3) deviations. `a` is the slope of "leaky_relu".
+/// Draws with deviation gain / sqrt(inputs), or with `mode` "fan_out" gain / sqrt(outputs) (He et
+/// al., 2015); uniform_ draws within sqrt(3) deviations. `a` is the slope of "leaky_relu".
 WEFT_API void kaiming_uniform_(const Target& to, double a = 0, std::string_view mode = "fan_in",
                                std::string_view nonlinearity = "leaky_relu");
 WEFT_API void kaiming_normal_(const Target& to, double a = 0, std::string_view mode = "fan_in",

@@ -10,7 +10,7 @@
 
 namespace weft {
 
-/// How a program is started as processes of this host, one a rank.
+/// Options of starting a program as processes of this host, one a rank.
 struct LaunchOptions {
   int ranks = 1;
   /// All are ended after so long; 0: never.
@@ -26,7 +26,7 @@ struct LaunchOptions {
   int err = 2;
 };
 
-/// How a launch ended.
+/// The outcome of a launch.
 struct LaunchReport {
   /// 0: every rank exited with 0. Otherwise what the first that failed exited with (128 + signal
   /// for one that was killed), 124 after the timeout, 127 when the program could not be started,

@@ -15,7 +15,7 @@ struct WEFT_API LossScalerOptions {
   double backoff = 0.5;
   /// Steps in a row with finite gradients after which the scale grows.
   int64_t growth_interval = 2000;
-  /// Without effect: the scale is 1.
+  /// False: the scaler has no effect, and the scale is 1.
   bool enabled = true;
 };
 
@@ -57,7 +57,7 @@ class WEFT_API NonFinitePolicy {
   /// `stop_after` 0: never. std::invalid_argument when it is negative.
   explicit NonFinitePolicy(int64_t stop_after = 10);
 
-  /// Whether to make a step with this norm of the gradients, which is equal on all ranks.
+  /// True when a step with this norm of the gradients, equal on all ranks, is to be made.
   /// std::runtime_error when it is the last of `stop_after` steps in a row that are not finite.
   bool admits(double norm);
   int64_t stop_after() const { return stop_after_; }

@@ -103,7 +103,7 @@ struct WEFT_API StepCost {
   /// Bytes written to and read from files.
   int64_t disk_bytes = 0;
 
-  /// For a GPU, whose products take no copies of their operands.
+  /// Leaves out the scratch memory for a GPU, whose products take no copies of their operands.
   void leave_out_scratch() { memory[static_cast<size_t>(Purpose::other)] = 0; }
   int64_t peak_bytes() const;
   double operations() const;
@@ -122,9 +122,9 @@ WEFT_API void shard_units(const StepModel& model, const DeviceMesh& mesh,
 /// as they overlap.
 struct StepSeconds {
   double compute = 0, communication = 0, total = 0, disk = 0;
-  /// Of communication in parts, what products of other parts hide.
+  /// The communication in parts that products of other parts hide.
   double hidden_by_parts = 0;
-  /// In which tokens travel to experts and back, and those of them that computing does not hide.
+  /// The time of tokens' travel to experts and back, and the part that computing does not hide.
   double tokens = 0, tokens_exposed = 0;
 };
 WEFT_API StepSeconds step_seconds(const StepCost& cost, const Machine& machine);
@@ -146,7 +146,7 @@ struct MemoryBudget {
   std::string directory = {};
 };
 
-/// What decides the memory of a step.
+/// The choices that decide the memory of a step.
 struct StepChoice {
   /// The policy of each block; empty: as the model sets it.
   std::vector<std::string> blocks = {};
@@ -155,7 +155,7 @@ struct StepChoice {
   int prefetch = 1;
   Offload offload = {};
   Tier state = {};
-  /// As `shard_units` takes it. Norms of gradients are summed by units, with other rounding.
+  /// Passed on to `shard_units`. Norms of gradients are summed by units, with other rounding.
   bool fine_units = false;
 };
 
@@ -173,11 +173,11 @@ struct WEFT_API MemoryPlan {
   void apply(const StepModel& model, const DeviceMesh& mesh, FullyShardOptions sharding) const;
 };
 
-/// What `plan_memory` may choose.
+/// The choices that `plan_memory` may make.
 struct MemoryPlanOptions {
   bool policies = true;
-  /// Whether parameters stay gathered, how many units are gathered early, how fine they are, and
-  /// tiers.
+  /// Lets it choose whether parameters stay gathered, how many units are gathered early, how fine
+  /// they are, and tiers.
   bool schedule = true;
   /// Errors begin with it.
   std::string what = "plan_memory";

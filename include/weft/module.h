@@ -41,7 +41,7 @@ class WEFT_API HookHandle {
 struct NamedBuffer {
   std::string name;
   Tensor value;
-  /// Whether it is saved with the module.
+  /// True when it is saved with the module.
   bool persistent = true;
 };
 
@@ -113,7 +113,7 @@ class WEFT_API Module : NotCopied {
   /// Adds a child that forward does not call: hooks call it, e.g. those of an adapter.
   void adopt(std::string name, std::shared_ptr<Module> child);
 
-  /// For this module and all below it. While not training, `Dropout` returns its input.
+  /// Sets the mode of this module and all below. While not training, `Dropout` returns its input.
   void set_training(bool training);
   bool is_training() const { return training_; }
 

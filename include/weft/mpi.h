@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// For programs that use MPI themselves; weft.h does not include this header.
+// Serves programs that use MPI themselves; weft.h does not include this header.
 
 #include <mpi.h>
 

@@ -12,11 +12,11 @@
 
 namespace weft {
 
-/// How Muon's rate depends on the shape [a, b] of a matrix: times sqrt(max(1, a / b)), times
+/// The dependence of Muon's rate on the shape [a, b] of a matrix: times sqrt(max(1, a / b)), times
 /// 0.2 sqrt(max(a, b)), with which the rates of AdamW fit (Liu et al., 2025), or times sqrt(a / b).
 enum class MuonRate : uint8_t { original, match_rms_adamw, spectral_unclamped };
 
-/// Whether a parameter is a matrix that Muon is for: of two dims, and neither an embedding nor a
+/// True when a parameter is a matrix that Muon is for: of two dims, and neither an embedding nor a
 /// head, by the words "embed", "wte", "wpe", "head" and "output.weight" in its name.
 WEFT_API bool is_hidden_matrix(const NamedParameter& named);
 

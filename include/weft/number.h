@@ -23,7 +23,7 @@ struct Number {
              : std::is_integral_v<T> ? Kind::integer
                                      : Kind::floating) {}
 
-  /// Whether `value` can differ from the integer that the number is.
+  /// True when `value` can differ from the integer that the number is.
   constexpr bool is_rounded() const {
     return kind == Kind::integer && !(value > -0x1p53 && value < 0x1p53);
   }

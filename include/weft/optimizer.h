@@ -94,11 +94,11 @@ class WEFT_API Optimizer : NotCopied {
   void set_steps(size_t parameter, int64_t steps);
 
  protected:
-  /// With a learning rate a group.
+  /// Takes a learning rate for each group.
   Optimizer(std::vector<std::vector<NamedParameter>> groups, std::vector<double> learning_rates);
   /// Adds a group, whose parameters have had no update; nothing is added when one is given already.
   void add(std::vector<NamedParameter> group, double learning_rate);
-  /// For `copy_for`, which calls `copy_state` when the copy is complete.
+  /// Called by `copy_for`, which calls `copy_state` when the copy is complete.
   Optimizer(const Optimizer& other, const std::vector<ParameterPtr>& parameters);
   void copy_state(const Optimizer& other);
   template <class O>

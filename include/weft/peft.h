@@ -15,7 +15,7 @@ namespace weft {
 // Modules have the names of Hugging Face's model of the family, also where a TransformerModel names
 // them differently.
 
-/// What adapter_config.json states besides the options of the adapters.
+/// The contents of adapter_config.json besides the options of the adapters.
 struct PeftOptions {
   /// The directory or the hub's name of the model that the adapters belong to; empty: null.
   std::string base_model = {};

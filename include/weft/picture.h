@@ -10,8 +10,8 @@
 
 namespace weft {
 
-/// Which rank holds which part of a tensor, in words and as the text of an SVG file, which needs no
-/// other file.
+/// The part of a tensor that each rank holds, in words and as the text of an SVG file, which needs
+/// no other file.
 struct WEFT_API Picture {
   std::string text, svg;
 };

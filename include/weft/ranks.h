@@ -12,7 +12,7 @@
 
 namespace weft {
 
-/// How ranks are run.
+/// Options of running ranks.
 struct RunOptions {
   /// Every wait for another rank ends with a CommError after this long; a call may wait twice.
   std::chrono::milliseconds deadline = std::chrono::minutes(10);

@@ -9,7 +9,7 @@
 
 namespace weft {
 
-/// How values of several ranks are combined. `avg` is the sum divided by the number of ranks.
+/// The combination of values of several ranks. `avg` is the sum divided by the number of ranks.
 enum class ReduceOp : uint8_t { sum, avg, max, min };
 
 WEFT_API std::string_view name_of(ReduceOp op);

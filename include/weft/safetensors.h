@@ -40,7 +40,7 @@ class WEFT_API SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
 
   const std::string& path() const;
-  /// In the order of their bytes.
+  /// The tensors, in the order of their bytes.
   const std::vector<SafetensorsEntry>& entries() const;
   /// The header's __metadata__.
   const std::map<std::string, std::string>& metadata() const;
@@ -86,7 +86,7 @@ class WEFT_API TensorFiles {
   /// std::invalid_argument naming the path if there is no such tensor; so below.
   const SafetensorsEntry& entry(std::string_view name) const { return *place(name).entry; }
   const SafetensorsFile& file(std::string_view name) const { return files_[place(name).file]; }
-  /// As SafetensorsFile::read_box.
+  /// Does what SafetensorsFile::read_box does.
   void read_box(std::string_view name, const Box& box, void* into) const;
 
   const std::vector<SafetensorsFile>& files() const { return files_; }

@@ -66,11 +66,11 @@ WEFT_API void load_tensors(const StateDict& to, const StateDict& from);
 [[nodiscard]] WEFT_API SkippedKeys load_common_keys(Module& module, const StateDict& from);
 [[nodiscard]] WEFT_API SkippedKeys load_common_keys(Optimizer& optimizer, const StateDict& from);
 
-/// What is saved and loaded together, part by part: models, optimizers, and whatever else can give
-/// and take a StateDict. Keys are "<part>/<key>". Parts must outlive it.
+/// State that is saved and loaded together, part by part: models, optimizers, and whatever else can
+/// give and take a StateDict. Keys are "<part>/<key>". Parts must outlive it.
 class WEFT_API TrainingState {
  public:
-  /// How a part gives its state, and takes the numbers back when its tensors have been filled.
+  /// Functions that give a part's state, and take the numbers back when its tensors are filled.
   struct Part {
     std::function<StateDict()> give;
     std::function<void(const std::map<std::string, int64_t>& numbers)> take;
@@ -82,8 +82,8 @@ class WEFT_API TrainingState {
   /// std::invalid_argument when there is a part of that name, or it is empty or has a slash.
   void add(const std::string& name, Part part);
   void add(const std::string& name, Module& module);
-  /// Only the adapters of a module (`adapter_state_dict`); its other parameters are frozen and come
-  /// from elsewhere. A load throws std::invalid_argument when rank or alpha differ.
+  /// Adds only the adapters of a module (`adapter_state_dict`); its other parameters are frozen and
+  /// come from elsewhere. A load throws std::invalid_argument when rank or alpha differ.
   void add_adapters(const std::string& name, Module& module);
   /// Its parameters have their names in the modules that are added, whatever the optimizer was
   /// given; "<module's part>.<name>" where two would have one name.

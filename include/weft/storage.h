@@ -108,7 +108,7 @@ class WEFT_API Storage final : public RefCounted {
   /// with tensors over a mesh.
   void mark_equal_on_ranks() { equal_version_ = version_; }
   bool is_equal_on_ranks() const { return equal_version_ == version_; }
-  /// For memory that may change without `mark_changed`.
+  /// Called for memory that may change without `mark_changed`.
   void forget_equality() { equal_version_ = ~uint64_t{0}; }
   /// The number of those changes that autograd recorded.
   uint32_t recorded_changes() const { return recorded_changes_; }
@@ -117,7 +117,7 @@ class WEFT_API Storage final : public RefCounted {
     ++recorded_changes_;
   }
 
-  /// For Ref.
+  /// Called by Ref.
   static void destroy(Storage* storage);
 
  private:

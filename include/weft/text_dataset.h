@@ -41,7 +41,7 @@ struct DataOptions {
   /// `text`.
   std::string field = {};
   LossOn loss = LossOn::automatic;
-  /// Whether a row holds several documents, whose tokens do not attend to each other. Otherwise a
+  /// True: a row holds several documents, whose tokens do not attend to each other. False: a
   /// line of JSON has separate rows, padded at the end, and text is one sequence of tokens.
   bool pack = false;
   /// Lines of JSON and documents of an index; other text is one sequence of tokens.

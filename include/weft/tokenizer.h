@@ -22,7 +22,7 @@ struct ChatMessage {
 };
 
 struct ChatOptions {
-  /// Whether the text ends with the start of the assistant's answer.
+  /// True when the text ends with the start of the assistant's answer.
   bool generation_prompt = true;
   /// The date that a template names: its variable date_string, and what its strftime_now returns.
   /// Empty: what the template has without one, such as the date of today.
@@ -46,7 +46,7 @@ class WEFT_API Tokenizer {
   /// Reads one file, a tokenizer.json or a model of SentencePiece: there is no chat template then,
   /// and no token is known as bos or eos.
   static Tokenizer from_file(const std::string& path);
-  /// Whether the directory has one of the two files.
+  /// True when the directory has one of the two files.
   static bool is_in(const std::string& directory);
 
   /// The ids of `text`. Invalid UTF-8 is read as U+FFFD. Special tokens that the text contains

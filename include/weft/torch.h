@@ -46,7 +46,7 @@ inline ValuesAndIndices sort(const Tensor& a, int dim = -1, bool descending = fa
 }
 WEFT_API Tensor cumsum(const Tensor& a, int dim);
 WEFT_API Tensor cumprod(const Tensor& a, int dim);
-/// Whether both have the same shape and elements: equal on all ranks.
+/// True when both have the same shape and elements: equal on all ranks.
 WEFT_API bool equal(const Tensor& a, const Tensor& b);
 /// The indices of the nonzero elements: [n, dims].
 inline Tensor nonzero(const Tensor& a) { return argwhere(a); }
@@ -60,7 +60,7 @@ WEFT_API Tensor add(const Tensor& a, const Operand& b, Number alpha = 1);
 WEFT_API Tensor sub(const Tensor& a, const Operand& b, Number alpha = 1);
 /// The quotient, rounded if `rounding_mode` is "floor" or "trunc".
 WEFT_API Tensor div(const Tensor& a, const Operand& b, std::string_view rounding_mode = "");
-/// To so many decimals; negative ones are places before the point.
+/// Rounds to so many decimals; negative ones are places before the point.
 WEFT_API Tensor round(const Tensor& a, int decimals = 0);
 /// Limited to [low, high].
 inline Tensor clamp(const Tensor& a, const std::optional<Operand>& low,
@@ -72,7 +72,7 @@ inline Tensor clamp(const Tensor& a, const std::optional<Operand>& low,
 inline Tensor diagonal(const Tensor& a, int64_t offset = 0, int dim1 = 0, int dim2 = 1) {
   return weft::diagonal(a, offset, dim1, dim2);
 }
-/// Without the dims of size 1, or without those of `dims` that have it.
+/// Removes the dims of size 1, or those of `dims` that have it.
 WEFT_API Tensor squeeze(const Tensor& a, const std::optional<std::vector<int>>& dims = {});
 /// Joined along a dim; vectors without elements are left out.
 WEFT_API Tensor cat(Tensors tensors, int dim = 0);

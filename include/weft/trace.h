@@ -56,7 +56,7 @@ class WEFT_API TraceScope : NotCopied {
 /// use a literal.
 class WEFT_API TraceSpan : NotCopied {
  public:
-  /// Whether the stream computes or waits in the interval.
+  /// States whether the stream computes or waits in the interval.
   enum class Time : uint8_t { works, waits };
   explicit TraceSpan(const char* name, int64_t number = -1, Device device = cpu,
                      Time time = Time::works);

@@ -90,9 +90,9 @@ struct TrainerOptions {
   /// A Hugging Face model or checkpoint that the weights came from: the run keeps its config and
   /// tokenizer. Empty: those of the run that is resumed.
   std::string model_files = {};
-  /// Where the first rank writes the figures of each step: "run.jsonl" (any name: a JSON object a
-  /// step), "run.csv", event files of TensorBoard ("tensorboard:DIR", "DIR/"), and "metrics.jsonl"
-  /// in the folder of checkpoints.
+  /// The files to which the first rank writes the figures of each step: "run.jsonl" (any name: a
+  /// JSON object a step), "run.csv", event files of TensorBoard ("tensorboard:DIR", "DIR/"), and
+  /// "metrics.jsonl" in the folder of checkpoints.
   std::vector<std::string> metrics = {};
   /// Receives, on the first rank, lines on progress without a newline.
   std::function<void(const std::string& line)> tell = {};
@@ -104,9 +104,9 @@ struct TrainerOptions {
   double balance_rate = 1e-3;
   /// Tokens a second of all devices at their peak, of which MFU is a fraction.
   std::optional<double> peak_tokens = {};
-  /// On a GPU: the third step is recorded as a Graph, which the next ones replay.
+  /// Records the third step on a GPU as a Graph, which the next ones replay.
   bool graph = false;
-  /// Whether the graph has the update too; not where the optimizer's state rests elsewhere.
+  /// Includes the update in the graph; not where the optimizer's state rests elsewhere.
   bool graph_updates = true;
   /// The model is its `module()`, `rows` are over its mesh.
   std::shared_ptr<PipelinedTransformer> pipeline = {};

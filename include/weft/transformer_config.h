@@ -19,11 +19,11 @@ enum class NormPlace : uint8_t { before, after, both, after_sum };
 /// Norms of queries and keys: none, of each head, or over the width of all heads.
 enum class QueryNorm : uint8_t { none, head, width };
 enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
-/// What the model ends with. transform: a head after a linear layer, an activation and a norm;
+/// The end of the model. transform: a head after a linear layer, an activation and a norm;
 /// none: no head; pooler: none, but a pooled first token.
 enum class Head : uint8_t { linear, transform, none, pooler };
 
-/// How rotary frequencies are stretched to longer sequences.
+/// The stretching of rotary frequencies to longer sequences.
 enum class RopeScalingKind : uint8_t { none, linear, dynamic, llama3, yarn, longrope };
 struct RopeScaling {
   RopeScalingKind kind = RopeScalingKind::none;
@@ -144,11 +144,11 @@ struct TransformerConfig {
   bool final_norm = true;
   /// Probabilities of dropout while training.
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
-  /// Whether layer i has experts.
+  /// True when layer i has experts.
   bool is_sparse(int64_t layer) const {
     return experts > 0 && (dense.empty() || !dense[static_cast<size_t>(layer)]);
   }
-  /// Whether it has the window, and whether it rotates queries and keys.
+  /// True when it has the window, and when it rotates queries and keys.
   bool has_window(int64_t layer) const {
     return window > 0 && (windowed.empty() || windowed.at(static_cast<size_t>(layer)));
   }
@@ -177,7 +177,7 @@ struct FilePart {
   /// The parameter's first name in the model.
   std::string parameter;
   int64_t rows = 0, offset = 0, block = 0, stride = 0;
-  /// Not negative: the tensor is parameter[slice], as of stacked experts.
+  /// If not negative, the tensor is parameter[slice], as of stacked experts.
   int64_t slice = -1;
 };
 /// A tensor of a family's files and the parameters in it, which cover it.
@@ -190,10 +190,10 @@ struct FileTensor {
 };
 /// Returns the tensors of a Hugging Face model of this config: one for each expert.
 WEFT_API std::vector<FileTensor> file_tensors(const TransformerConfig& config);
-/// Whether a file's tensor has no parameter and may be left out: constants, and heads of
+/// True when a file's tensor has no parameter and may be left out: constants, and heads of
 /// pretraining that the model does not have.
 WEFT_API bool is_left_out(const TransformerConfig& config, const std::string& name);
-/// Whether a file's tensor belongs to the layers after the last one that predict further tokens
+/// True when a file's tensor belongs to the layers after the last one that predict further tokens
 /// (DeepSeek-V3's multi-token prediction). They are left out.
 WEFT_API bool predicts_further_tokens(const TransformerConfig& config, const std::string& name);
 

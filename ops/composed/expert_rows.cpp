@@ -20,7 +20,7 @@ using Numbers = std::vector<int64_t>;
 struct RowAxes {
   DeviceMesh mesh;
   Axes groups, experts;
-  /// How the experts' axes cut the experts: the size of each part, in the order of the axes.
+  /// The size of each part into which the experts' axes cut the experts, in the order of the axes.
   Numbers parts;
 
   int64_t group_count() const { return mesh ? mesh.body()->grid().size(groups) : 1; }

@@ -62,7 +62,7 @@ static Tensor weighted(const Tensor& losses, const Tensor& weight) {
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Tensor& weight,
                             std::string_view reduction) {
   check_pair("binary_cross_entropy", input, target);
-  // At least -100, as PyTorch: log(1e-44) is below. Where x is 0 the gradient is 0.
+  // It is at least -100, as in PyTorch: log(1e-44) is below. Where x is 0 the gradient is 0.
   const auto log_of = [](const Tensor& x) {
     return clip(log(clip(x, 1e-44, std::nullopt)), -100, std::nullopt);
   };
@@ -116,7 +116,7 @@ Tensor nll_loss(const Tensor& input, const Tensor& target, const Tensor& weight,
   const Tensor chosen = gather(input, input.ndim() - 1, unsqueeze(safe, -1));
   Tensor weights = cast(counts, input.dtype());
   if (weight) weights = mul(weights, reshape(gather(weight, 0, flatten(safe)), safe.shape()));
-  // What does not count may be -inf.
+  // An element that does not count may be -inf.
   const Tensor picked = squeeze(chosen, -1);
   const Tensor losses = neg(mul(where(counts, picked, zeros_like(picked)), weights));
   if (reduction == "mean") return div(sum(losses), sum(weights));

@@ -19,8 +19,8 @@ constexpr NamedFunction<Reduction> kOverDims[] = {
     {"amin", min, "min", "min"},
     {"nansum", nansum, "The sum over `axis` of the elements that are not NaN", "sum"},
     {"nanmean", nanmean, "The mean over `axis` of the elements that are not NaN", "sum"},
-    {"all", all, "Whether all elements over `axis` are not zero: bool; true of none"},
-    {"any", any, "Whether any element over `axis` is not zero: bool; false of none"},
+    {"all", all, "True where all elements over `axis` are not zero: bool; true of none"},
+    {"any", any, "True where any element over `axis` is not zero: bool; false of none"},
     {"sum_squares", sum_squares, "The sum of squares over `axis`, as float32"},
     {"count_nonzero", count_nonzero,
      "The number of nonzero elements (NaN included) over `axis`, all dims by default; int64",
@@ -94,7 +94,7 @@ void bind_reductions(py::module_& m) {
               "The standard deviation over `axis` (all dims unless given), the square root of "
               "`var`; of integers in float32. The gradient of equal elements is 0");
   def(m, "vector_norm(x, *, axis=None, keepdims=False, ord=2.0)",
-      "Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that "
+      "The ord-th root of the sum over `axis` (all dims unless given) of magnitudes to that "
       "power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. "
       "Integers are converted to float32. The gradient of zeros is 0",
       [](const Tensor& x, const MaybeDims& axis, bool keepdims, double ord) {
@@ -229,7 +229,7 @@ void bind_selection(py::module_& m) {
   def(m, "masked_select(x, mask)", &masked_select,
       "The elements where `mask` (bool) holds, in row-major order: [n]");
   def(m, "isin(elements, test_elements)", &isin,
-      "Whether each element is one of test_elements: bool");
+      "True where the element is one of test_elements: bool");
   def(m, "_torch_constant_pad_nd(input, pad, value=0.0)", &constant_pad,
       "pad[0] elements `value` before and pad[1] behind the last dim, [2] and [3] at the one "
       "before it, and so on; negative numbers cut");

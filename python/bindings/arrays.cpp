@@ -295,7 +295,7 @@ py::object object_of(Device device) { return py::cast(DeviceObject{device}); }
 
 static void bind_devices(py::module_& m) {
   py::class_<DeviceObject> device_class(
-      m, "Device", "Where memory lives: cpu, meta (shapes and no memory), cuda:0");
+      m, "Device", "The place of memory: cpu, meta (shapes and no memory), cuda:0");
   device_class.def(
       py::init([](const std::string& name) { return DeviceObject{device_named(name)}; }), "name"_a,
       "The device of that name; ValueError for another name");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What all files that bind functions use: casters, `def`, the lock and errors.
+// The tools of all files that bind functions: casters, `def`, the lock and errors.
 #include "python/bindings/composed.h"
 #include "weft/block.h"
 #include "weft/error.h"

@@ -74,7 +74,7 @@ using IntList = NumberList<int64_t>;
 using DimList = NumberList<int>;
 /// All dims for None. ValueError for a sequence without dims.
 std::vector<int> dims_of(const std::optional<DimList>& axis);
-/// Whether it is () or [].
+/// True when it is () or [].
 inline bool is_no_dim(const std::optional<DimList>& axis) { return axis && axis->empty(); }
 /// Ints one by one, or in a sequence. TypeError naming `what` for other objects.
 Shape sizes_one_by_one(const char* what, const py::args& given);

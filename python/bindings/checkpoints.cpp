@@ -20,7 +20,7 @@ using WholeNumbers = std::map<std::string, int64_t>;
 static void bind_training_state(py::module_& m) {
   py::class_<TrainingState> training_state_class(
       m, "TrainingState",
-      "What is saved and loaded together, part by part: models, optimizers, tensors, and numbers. "
+      "State saved and loaded together, part by part: models, optimizers, tensors, and numbers. "
       "Keys are '<part>/<key>'");
   training_state_class.def(py::init<>())
       .def("add", py::overload_cast<const std::string&, Module&>(&TrainingState::add),
@@ -29,7 +29,7 @@ static void bind_training_state(py::module_& m) {
       .def("add", py::overload_cast<const std::string&, Optimizer&>(&TrainingState::add),
            py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add_adapters", &TrainingState::add_adapters, py::keep_alive<1, 3>(), "name"_a, "part"_a,
-           "Only the adapters of a module; ValueError at a load when rank or alpha differ")
+           "Adds only the adapters of a module; ValueError at a load when rank or alpha differ")
       .def("add", py::overload_cast<const std::string&, Ema&>(&TrainingState::add),
            py::keep_alive<1, 3>(), "name"_a, "part"_a)
       .def("add", py::overload_cast<const std::string&, LossScaler&>(&TrainingState::add),
@@ -77,7 +77,7 @@ static void bind_training_state(py::module_& m) {
 
 static void bind_state_dicts(py::module_& m) {
   py::class_<StateDict>(m, "StateDict",
-                        "What something remembers, by name: `tensors`, which share their elements "
+                        "The state of an object, by name: `tensors`, which share their elements "
                         "with it, each in its layout, and whole `numbers`, equal on all ranks")
       .def(py::init([](std::map<std::string, Tensor> tensors, WholeNumbers numbers) {
              return StateDict{std::move(tensors), std::move(numbers)};
@@ -90,8 +90,8 @@ static void bind_state_dicts(py::module_& m) {
       .def_readonly("missing", &SkippedKeys::missing, "The receiver has them, the dict does not")
       .def_readonly("unexpected", &SkippedKeys::unexpected,
                     "The dict has them, the receiver does not")
-      .def_readonly("missing_keys", &SkippedKeys::missing, "As `missing`")
-      .def_readonly("unexpected_keys", &SkippedKeys::unexpected, "As `unexpected`")
+      .def_readonly("missing_keys", &SkippedKeys::missing, "Equal to `missing`")
+      .def_readonly("unexpected_keys", &SkippedKeys::unexpected, "Equal to `unexpected`")
       .def("__iter__",
            [](const SkippedKeys& skipped) {
              return py::iter(py::make_tuple(skipped.missing, skipped.unexpected));
@@ -102,7 +102,7 @@ static void bind_state_dicts(py::module_& m) {
         return concat("SkippedKeys(missing=", py::repr(missing),
                       ", unexpected=", py::repr(unexpected), ")");
       });
-  def(m, "state_dict(part)", "Of a module or an optimizer; its tensors alias. No traffic",
+  def(m, "state_dict(part)", "The state of a module or an optimizer; its tensors alias. No traffic",
       [](const Module& module) { return state_dict(module); });
   def(m, "state_dict(part)", [](Optimizer& optimizer) { return state_dict(optimizer); });
   def(m, "state_dict(part)", [](Ema& ema) { return state_dict(ema); });
@@ -173,7 +173,7 @@ static void bind_saver(py::module_& m) {
            "is raised by the next call")
       .def("save_async", py::overload_cast<int64_t, const StateDict&>(&CheckpointSaver::save_async),
            Released(), "step"_a, "state"_a)
-      .def("wait", &CheckpointSaver::wait, Released(), "Until nothing is under way")
+      .def("wait", &CheckpointSaver::wait, Released(), "Waits until nothing is under way")
       .def(
           "wait_all",
           [](CheckpointSaver& own, double timeout) {
@@ -209,7 +209,7 @@ static void bind_readers(py::module_& m) {
       });
   def(m, "list_checkpoints(directory)", &list_checkpoints, "Newest first");
   def(m, "newest_complete_checkpoint(directory, world=None)",
-      "By names, sizes and headers; '' when there is none. With `world` all its ranks, which call "
+      "Uses names, sizes and headers; '' if there is none. With `world` all its ranks, which call "
       "it together, get what the first one finds: each might find another one while a job saves",
       [](const std::string& directory, const std::optional<Communicator>& world) {
         return world ? newest_complete_checkpoint(*world, directory)

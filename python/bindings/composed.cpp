@@ -70,7 +70,7 @@ static void bind_numbers(py::module_& m) {
   def(m, "isclose(x1, x2, rtol=1e-5, atol=1e-8, equal_nan=False)", &isclose,
       "|x1 - x2| <= atol + rtol * |x2|, or equal: bool");
   def(m, "allclose(x1, x2, rtol=1e-5, atol=1e-8, equal_nan=False)", &allclose,
-      "Whether all elements are close; one number, equal on all ranks");
+      "True when all elements are close; one number, equal on all ranks");
 }
 
 /// The tensors after the equation, or those of one list.
@@ -163,7 +163,7 @@ static void bind_placing(py::module_& m) {
 
 static void bind_estimates(py::module_& m) {
   def(m, "histc(x, bins=100, min=0.0, max=0.0)", &histc,
-      "How many elements are in each of `bins` equal intervals from min to max; of all elements if "
+      "Counts the elements in each of `bins` equal intervals from min to max; of all elements if "
       "these are equal");
   add_named_tuple(m, "Histogram", "hist bin_edges", "The result of `histogram`.");
   add_named_tuple(m, "FractionAndExponent", "mantissa exponent", "The result of `frexp`.");
@@ -177,7 +177,7 @@ static void bind_estimates(py::module_& m) {
                      : histogram(of, std::get<int64_t>(bins), range, weight, density);
       });
   def(m, "bincount(x, weights=None, minlength=0)", &bincount,
-      "How often each number from 0 on occurs, or the sum of the `weights` of its elements");
+      "Counts of the numbers from 0 on, or sums of the `weights` of their elements");
   def(m, "_unique_consecutive(x, dim)", &unique_consecutive);
   def(m, "frexp(x)", &frexp,
       "(mantissa, exponent): x is mantissa * 2^exponent, with a mantissa in [0.5, 1)");
@@ -218,8 +218,8 @@ static void bind_distributions(py::module_& m) {
 namespace {
 
 constexpr NamedFunction<Reduction> kOfElements[] = {
-    {"all", all, "Whether all elements along `dim` are not zero: bool; true of none"},
-    {"any", any, "Whether any element along `dim` is not zero: bool; false of none"},
+    {"all", all, "True where all elements along `dim` are not zero: bool; true of none"},
+    {"any", any, "True where any element along `dim` is not zero: bool; false of none"},
     {"amax", max, "The largest element along `dim`; NaN where one is", "max"},
     {"amin", min, "The smallest element along `dim`; NaN where one is", "min"},
     {"count_nonzero", count_nonzero, "The number of nonzero elements along `dim`: int64", "sum"},
@@ -320,18 +320,18 @@ static void bind_torch(py::module_& m) {
   def(m, "_torch_diagonal(input, offset=0, dim1=0, dim2=1)", &torch::diagonal,
       "Elements (i, i + offset) of two dims, the first two unless given");
   def(m, "_torch_equal(input, other)", &torch::equal,
-      "Whether both have the same shape and elements: one bool, equal on all ranks");
+      "True when both have the same shape and elements: one bool, equal on all ranks");
   def(m, "_torch_nonzero_static(input, *, size, fill_value=-1)", &torch::nonzero_static,
       "The first `size` rows of nonzero, with rows of fill_value where there are fewer");
   def(m, "_torch_slice(input, dim=0, start=None, end=None, step=1)", &torch::slice,
       "Elements start, start + step, ... before end of `dim`");
   def(m, "_torch_squeeze(input, dim=None)", taking<Tensor, std::optional<DimList>>(&torch::squeeze),
-      "Without the dims of size 1, or without those of `dim` that have it");
+      "Removes the dims of size 1, or those of `dim` that have it");
   def(m, "_torch_take(input, index)", &take_flat, "Elements of the flattened tensor");
   def(m, "_tensordot(x1, x2, dims_of_x1, dims_of_x2)", &torch::tensordot);
   def(m, "_rounded_quotient(x, other, rounding_mode)", &torch::div);
   def(m, "_torch_round(input, *, decimals=0)", &torch::round,
-      "To the nearest number with so many decimals; halves to even");
+      "Rounds to the nearest number with so many decimals; halves to even");
 }
 
 Bind bind_linalg;

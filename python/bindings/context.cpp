@@ -21,7 +21,7 @@ static const char* name_of(Traffic traffic) { return kTraffic[static_cast<size_t
 void bind_context(py::module_& m) {
   set_warning_handler(
       receiver(py::module_::import("warnings").attr("warn"), "warnings.warn called by weft"));
-  def(m, "is_grad_enabled()", "Whether ops of this rank are recorded for backward", Held(),
+  def(m, "is_grad_enabled()", "True when ops of this rank are recorded for backward", Held(),
       [] { return Context::current().grad_enabled; });
   def(m, "set_grad_enabled(enabled)",
       "Gives what was in force before; `with weft.no_grad():` is a scope of it", Held(),
@@ -58,7 +58,7 @@ static py::dict as_dict(const MemoryUse& use) {
 
 void bind_statistics(py::module_& m) {
   def(m, "engine_statistics()",
-      "What the calling rank's engine did since the rank began: calls, routes found and made, "
+      "Counts of the calling rank's engine since the rank began: calls, routes found and made, "
       "gradients written in place and copied, implicit redistributions and their bytes",
       [] {
         const EngineStatistics& s = engine_statistics();

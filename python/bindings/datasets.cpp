@@ -100,11 +100,11 @@ void bind_datasets(py::module_& m) {
       .def_property_readonly("tokens", number(&Dataset::tokens),
                              "Tokens that the rows are made of; 0: unknown")
       .def_property_readonly("has_segments", &Dataset::has_segments,
-                             "Whether rows hold several documents")
+                             "True when rows hold several documents")
       .def(
           "description",
           [](const Dataset& self) { return released([&] { return self.description(); }); },
-          "What the rows are made of, in words");
+          "Describes in words what the rows are made of");
   bind_text_datasets(m);
 }
 

@@ -42,11 +42,11 @@ constexpr NamedFunction<Tensor (*)(const Tensor&)> kOfOne[] = {
     {"ceil", ceil, "The integer above x; the dtype stays"},
     {"trunc", trunc, "The integer of x towards 0; the dtype stays"},
     {"round", round, "The nearest integer, halves to the even one; the dtype stays"},
-    {"signbit", signbit, "Whether the sign is negative, also of -0 and NaN: bool"},
-    {"logical_not", logical_not, "Whether x is zero: bool"},
-    {"isfinite", isfinite, "Whether x is neither infinite nor NaN: bool"},
-    {"isinf", isinf, "Whether x is infinite: bool"},
-    {"isnan", isnan, "Whether x is NaN: bool"},
+    {"signbit", signbit, "True where the sign is negative, also of -0 and NaN: bool"},
+    {"logical_not", logical_not, "True where x is zero: bool"},
+    {"isfinite", isfinite, "True where x is neither infinite nor NaN: bool"},
+    {"isinf", isinf, "True where x is infinite: bool"},
+    {"isnan", isnan, "True where x is NaN: bool"},
     {"bitwise_invert", bitwise_invert, "~x, of integers and bool"},
     {"expm1", expm1, "exp(x) - 1, exact for small x"},
     {"log1p", log1p, "log(1 + x), exact for small x"},
@@ -58,8 +58,8 @@ constexpr NamedFunction<Tensor (*)(const Tensor&)> kOfOne[] = {
     {"deg2rad", deg2rad, "Degrees as radians", "mul"},
     {"rad2deg", rad2deg, "Radians as degrees", "mul"},
     {"angle", angle, "0 for positive x, pi for negative ones", "where"},
-    {"isposinf", isposinf, "Whether x is inf: bool", "isinf"},
-    {"isneginf", isneginf, "Whether x is -inf: bool", "isinf"},
+    {"isposinf", isposinf, "True where x is inf: bool", "isinf"},
+    {"isneginf", isneginf, "True where x is -inf: bool", "isinf"},
     {"erfc", erfc, "1 - erf(x), accurate for large x"},
     {"erfinv", erfinv, "The inverse of erf; NaN outside [-1, 1]"},
     {"lgamma", lgamma, "log |gamma(x)|"},
@@ -85,9 +85,9 @@ constexpr NamedFunction<TensorFunction> kOfTwo[] = {
     {"remainder", remainder, "x1 % x2, with the sign of x2; integers by 0 give 0"},
     {"copysign", copysign, "|x1| with the sign of x2"},
     {"nextafter", nextafter, "The number next to x1 on the way to x2"},
-    {"logical_and", logical_and, "Whether neither is zero: bool"},
-    {"logical_or", logical_or, "Whether one is not zero: bool"},
-    {"logical_xor", logical_xor, "Whether just one is not zero: bool"},
+    {"logical_and", logical_and, "True where neither is zero: bool"},
+    {"logical_or", logical_or, "True where one is not zero: bool"},
+    {"logical_xor", logical_xor, "True where just one is not zero: bool"},
     {"bitwise_and", bitwise_and, "x1 & x2, of integers and bool"},
     {"bitwise_or", bitwise_or, "x1 | x2, of integers and bool"},
     {"bitwise_xor", bitwise_xor, "x1 ^ x2, of integers and bool"},
@@ -299,7 +299,7 @@ void bind_operators(py::class_<Tensor>& tensor) {
   const auto bind_left = [&](const std::string& name, OfOperands function) {
     bind(name, [=](const Tensor& a, const Operand& b) { return called(function, a, b); });
   };
-  constexpr const char* kInPlace = "In place: as the operator, or the function";
+  constexpr const char* kInPlace = "The operator, or the function, in place";
   for (const Operator& f : kOperators) {
     bind_left(concat("__", f.name, "__"), f.function);
     bind(concat("__r", f.name, "__"),
@@ -328,7 +328,7 @@ void bind_operators(py::class_<Tensor>& tensor) {
       .def("__pos__", [](const Tensor& a) { return a; });
   for (const auto& [name, function] : {std::pair("add_", &add_), std::pair("sub_", &sub_)}) {
     def(tensor, concat(name, "(other, *, alpha=1)"),
-        "In place, with other * alpha; see the operator",
+        "Changes it in place, with other * alpha; see the operator",
         [name, function](const py::object& self, const Operand& other, const Operand& alpha) {
           if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
           return changed(self,
@@ -336,15 +336,15 @@ void bind_operators(py::class_<Tensor>& tensor) {
         });
   }
   for (const auto& [name, function] : kOfItself) {
-    bind_change(tensor, name, function, "In place: every element becomes the function of itself");
+    bind_change(tensor, name, function, "Every element becomes the function of itself, in place");
   }
   bind_change(tensor, "clamp_(min=None, max=None)", clamp_,
-              "In place: elements below min become min, those above max become max");
+              "Elements below min become min, those above max become max, in place");
   bind_change(tensor, "addcmul_(tensor1, tensor2, *, value=1)", addcmul_,
-              "In place: self += value * tensor1 * tensor2");
+              "Adds value * tensor1 * tensor2 in place");
   bind_change(tensor, "addcdiv_(tensor1, tensor2, *, value=1)", addcdiv_,
-              "In place: self += value * tensor1 / tensor2");
-  bind_change(tensor, "lerp_(end, weight)", lerp_, "In place: self += weight * (end - self)");
+              "Adds value * tensor1 / tensor2 in place");
+  bind_change(tensor, "lerp_(end, weight)", lerp_, "Adds weight * (end - self) in place");
 }
 
 void bind_updates(py::module_& m) {

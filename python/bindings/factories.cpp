@@ -57,8 +57,8 @@ struct Keywords {
   const std::optional<DeviceMesh>& mesh;
   const std::optional<Placements>& placements;
 
-  /// For a tensor of `ndim` dims. Without a device, the mesh's or the CPU. Throws ValueError for
-  /// placements without a mesh.
+  /// The options of a tensor of `ndim` dims. The default device is the mesh's or the CPU. Throws
+  /// ValueError for placements without a mesh.
   TensorOptions options(int ndim, DType preset = DType::f32) const {
     TensorOptions all{.dtype = dtype.value_or(preset),
                       .device = device.value_or(mesh ? mesh->device() : cpu)};
@@ -213,10 +213,10 @@ void bind_factories(py::module_& m) {
                 "Zeros of `shape`, float32 by default; with `mesh` each rank makes its part", true);
   bind_of_sizes(m, "ones", ones,
                 "Ones of `shape`, float32 by default; with `mesh` each rank makes its part", true);
-  bind_of_sizes(m, "randn", randn, "Of the standard normal distribution; equal bits for any mesh");
+  bind_of_sizes(m, "randn", randn, "Standard normal draws; equal bits for any mesh");
   bind_of_sizes(
       m, "rand", [](const Shape& shape, const TensorOptions& o) { return uniform(shape, 0, 1, o); },
-      "Evenly in [0, 1); equal bits for any mesh");
+      "Even draws from [0, 1); equal bits for any mesh");
   bind_factory<Shape, Operand>(
       m, "_full(shape, fill_value, *", "All elements `fill_value`",
       [](const Shape& shape, const Operand& value, const Keywords& keywords) {
@@ -242,7 +242,7 @@ void bind_factories(py::module_& m) {
   bind_random<int64_t>(m, "_randint(shape, low, high, *", randint, "Integers in [low, high)");
   bind_random<double>(
       m, "normal(shape, mean=0.0, std=1.0, *", normal,
-      "Of a normal distribution, from the rank's random state: equal bits for any mesh");
+      "Draws of a normal distribution, from the rank's random state: equal bits for any mesh");
   bind_init(m);
 }
 

@@ -63,7 +63,7 @@ template <class C, class Outer, class Field> auto within(Outer C::*outer, const 
   return field<Value>(inner.argument,
                       [=](C& all, const Value& value) { inner.set(all.*outer, value); });
 }
-/// What `converted` makes of an optional argument.
+/// The value of an optional argument, or the default.
 template <class T> T or_default(const std::optional<T>& given) { return given.value_or(T()); }
 /// The fields beta1 and beta2 as a pair.
 template <class C> auto betas_of() {

@@ -60,7 +60,7 @@ static void bind_handles(py::module_& m) {
           [](Event& event, Device device) { event = Event::record(current_stream(device)); },
           "device"_a = cpu, "Marks what the current stream of `device` has been given so far")
       .def("synchronize", &Event::synchronize, Released(), "Returns when the point is reached")
-      .def("query", &Event::is_reached, "Whether it is reached");
+      .def("query", &Event::is_reached, "True when it is reached");
 }
 
 /// A method that starts something, and gives its handle if `async_op`.
@@ -147,7 +147,7 @@ static void bind_gradients(Methods& methods) {
   def(methods, "set_reduce_scatter_unused_params(reduce_scatter_unused_params, *, recurse=True)",
       &F::set_reduce_scatter_unused_params, "True holds always; ValueError for False");
   def(methods, "set_manual_backward_finalization(enabled)", &F::set_manual_backward_finalization,
-      "Of the outermost module. True: no backward ends the step, finalize_backward() does");
+      "Set on the outermost module. True: no backward ends the step, finalize_backward() does");
   def(methods, "finalize_backward(*, async_op=False)",
       "Completes the reductions of the backwards before. `async_op` gives a handle; gradients "
       "cannot be read before its wait()",
@@ -238,7 +238,7 @@ static StepModel model_of(const py::object& model, const py::iterable& blocks) {
           .blocks = modules_in("blocks", blocks)};
 }
 
-/// What build(mesh) returns: a model, its blocks and a function.
+/// The model, its blocks and the function that build(mesh) returns.
 static StepModel built_by(const Callable& build, const DeviceMesh& mesh) {
   const Locked lock;
   const py::object made = build(mesh);
@@ -267,18 +267,18 @@ static void bind_plan(py::module_& m) {
       .def_readonly("peak", &MemoryPlan::peak, "The most bytes that a step takes")
       .def_readonly("seconds", &MemoryPlan::seconds, "The predicted time of a step");
   getter(memory_plan_class, "blocks",
-         "What each block saves for backward: full (its inputs), attention, op (products too) or "
+         "Tensors that each block saves: full (its inputs), attention, op (products too) or "
          "none (everything), with +offload behind it where that rests on disk",
          [](const MemoryPlan& plan) { return plan.choice.blocks; });
   getter(memory_plan_class, "state",
-         "Where the optimizer's state rests, as AdamW's `offload` takes it",
+         "Memory tier of the optimizer's state, as AdamW's `offload` takes it",
          [](const MemoryPlan& plan) -> py::object {
            const Tier& tier = plan.choice.state;
            const bool is_named = tier.offloads() && !tier.is_host();
            return is_named ? py::object(py::str(concat(tier))) : py::bool_(tier.offloads());
          });
   getter(memory_plan_class, "fine_units",
-         "Whether attention and feed-forward of a block are sharded apart",
+         "True when attention and feed-forward of a block are sharded apart",
          [](const MemoryPlan& plan) { return plan.choice.fine_units; });
   memory_plan_class.def("__str__", &MemoryPlan::text);
   def(memory_plan_class, "apply(model, blocks, mesh, *, strategy='full_shard', mp_policy=None)",

@@ -92,7 +92,7 @@ static void bind_affine(py::module_& m) {
       .def_property_readonly("in_features", &in_features)
       .def_property_readonly("out_features", [](const Linear& l) { return size_of_weight(l, 0); })
       .def_property("float8", &Linear::is_float8, &Linear::set_float8,
-                    "Whether products are computed by float8_linear");
+                    "True when products are computed by float8_linear");
   bind_module_class<Float8Linear, Linear>(
       m, "Float8Linear",
       "A Linear whose products, and those of its gradients, are computed in 8 bits with dynamic "
@@ -280,7 +280,7 @@ void bind_transformer(py::module_& m) {
 void bind_experts(py::module_& m) {
   py::class_<ExpertRows>(
       m, "ExpertRows",
-      "Which rows the ranks compute for their experts: one for each choice of each token that is "
+      "The rows that ranks compute for their experts: one for each choice of each token that is "
       "not dropped, sorted by group of ranks, expert and token")
       .def_readonly("tokens", &ExpertRows::tokens, "[rows] int64: the token of each row")
       .def_readonly("choices", &ExpertRows::choices, "[rows] int64: which of its choices")
@@ -290,7 +290,7 @@ void bind_experts(py::module_& m) {
   using Options = RouterOptions;
   bind_options<Options>(
       m, "RouterOptions",
-      "How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; "
+      "The rule from a router's logits to choices and weights. `scores`: 'softmax' or 'sigmoid'; "
       "`normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` "
       "groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'",
       py::kw_only(), option("top_k", &Options::top_k),

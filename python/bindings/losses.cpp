@@ -87,7 +87,7 @@ static void bind_multihead_attention(py::module_& m) {
       .def_property_readonly("batch_first", [](const M& a) { return a.options().batch_first; });
   def(bound,
       "_attend(query, key, value, key_padding_mask, attn_mask, is_causal, weights, averaged)",
-      "What a call computes: the output and, with `weights`, the probabilities", Released(),
+      "Computes a call: returns the output and, with `weights`, the probabilities", Released(),
       [](M& attention, const Tensor& query, const Tensor& key, const Tensor& value,
          const MaybeTensor& key_padding_mask, const MaybeTensor& attn_mask, bool is_causal,
          bool weights, bool averaged) {

@@ -70,7 +70,7 @@ static py::tuple told_of(const Shard& shard) {
 }
 static py::tuple told_of(const Partial& partial) { return py::make_tuple(name_of(partial.op)); }
 
-/// By name or by position, with the explicit orders of axes.
+/// Placements by name or by position, with the explicit orders of axes.
 static py::tuple told_of(const Placements& placements) {
   py::dict named;
   for (const NamedPlacement& one : placements.by_name()) {
@@ -98,7 +98,7 @@ static py::class_<Kind> bind_kind(py::module_& m, const char* name, const char* 
           [](const Kind& p, std::optional<int> dim) {
             return dim ? Placement(p).is_shard(*dim) : Placement(p).is_shard();
           },
-          "dim"_a = py::none(), "Whether it is a Shard (of that dim)")
+          "dim"_a = py::none(), "True when it is a Shard (of that dim)")
       .def("is_replicate", [](const Kind& p) { return Placement(p).is_replicate(); })
       .def("is_partial", [](const Kind& p) { return Placement(p).is_partial(); })
       .def("__reduce__",

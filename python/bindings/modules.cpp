@@ -86,11 +86,11 @@ void bind_parameter(py::module_& m) {
                 data.storage() == p.value().storage() && data.shape() == p.shape();
             if (!is_same) p.set_value(data);
           },
-          "As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies "
+          "The value at rest, which optimizers change, not recorded. Setting it exchanges what is "
           "in the slot, as set_value");
   getter(parameter, "_at_rest", "The leaf that data detaches",
          [](const Parameter& p) { return p.value(); });
-  parameter.def("tensor", &Parameter::tensor, "What forward computes with")
+  parameter.def("tensor", &Parameter::tensor, "The tensor that forward computes with")
       .def_property_readonly("shape", &Parameter::shape)
       .def_property_readonly("dtype", &Parameter::dtype)
       .def_property_readonly("ndim", [](const Parameter& p) { return p.shape().ndim(); })
@@ -100,7 +100,7 @@ void bind_parameter(py::module_& m) {
       .def_property(
           "grad", [](const Parameter& p) { return MaybeTensor(p.grad()); },
           [](const Parameter& p, const MaybeTensor& grad) { p.value().set_grad(grad); },
-          "Of the value, in its layout; None before backward")
+          "Gradient of the value, in its layout; None before backward")
       .def("clear_grad", &Parameter::clear_grad)
       .def_property("requires_grad", &Parameter::is_trainable, &Parameter::set_trainable,
                     "Freezes or thaws it; of a sharded model between steps")
@@ -242,7 +242,7 @@ py::object forward_beside(const py::object& self, const py::object& built_in_cla
 std::vector<NamedParameter> named_parameters_of(const py::object& given) {
   if (py::isinstance<Module>(given)) return given.cast<Module&>().named_parameters();
   std::vector<NamedParameter> all;
-  // What Module.parameters() gives knows its names.
+  // The result of Module.parameters() knows its names.
   const py::object list = py::getattr(given, "named", given);
   if (!py::hasattr(list, "__iter__")) {
     fail_type("parameters: they are a ", type_of(given),
@@ -284,7 +284,7 @@ std::vector<ParameterPtr> parameters_of(const py::object& given) {
 
 void bind_modules(py::module_& m) {
   bind_parameter(m);
-  py::class_<HooksOfPython>(m, "HookHandle", "Of hooks that a module was given")
+  py::class_<HooksOfPython>(m, "HookHandle", "A handle of hooks that a module was given")
       .def("remove", &HooksOfPython::remove, "They run no more; nothing the second time");
   PlainModule module(m, "Module", py::dynamic_attr(), with_visible_children(),
                      "A part of a model: named parameters, named children, and forward(self, "
@@ -308,12 +308,12 @@ void bind_modules(py::module_& m) {
            "Activation checkpointing: forward saves its inputs only and runs again in backward. "
            "`kept` names ops whose results are saved too, such as costly_ops()");
   def(module, "offload_activations(tier)",
-      "Where what recomputation saves rests between forward and backward, below this module too: "
+      "Sets where recomputation keeps what it saves for backward, below this module too: "
       "\"disk:DIR\" (files without a name), True (the host), False. The same bits",
       [](Module& self, const std::variant<bool, std::string>& tier) {
         self.offload_activations(tier_from("offload_activations: tier", tier));
       });
-  def(module, "train(mode=True)", "Of this module and all below it",
+  def(module, "train(mode=True)", "Sets the mode of this module and all below it",
       [](const ModuleObject& self, bool mode) {
         self.cast<Module&>().set_training(mode);
         return self;

@@ -34,7 +34,7 @@ std::shared_ptr<Module> kept_with_object(const char* what, const py::object& mod
 /// demand, which lives only while it is referenced.
 bool is_made_in_python(py::handle module);
 
-/// For a class of modules: lets the collector see children.
+/// Lets the collector see the children of a class of modules.
 py::custom_type_setup with_visible_children();
 
 /// False (memory), True (the host) or "disk:DIR"; errors begin with `what`.
@@ -123,7 +123,7 @@ ModuleClass<M, Base> bind_module_class(py::module_& m, const char* name, const c
                              : (self.*(&Open::forward))(*inputs);
             }));
           },
-          "What a call runs, without the hooks around it");
+          "Runs a call without the hooks around it");
 }
 
 /// Returns the C++ module of an object. The object keeps a module whose class is written in Python.

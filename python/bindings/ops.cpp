@@ -222,24 +222,24 @@ void bind_ops(py::module_& m) {
                "saves_outputs=False, dtypes=[], differentiable=None, samples=[], positions=None)"),
            kOwnOpDoc)
       .def_property_readonly("name", [](const Op& op) { return op.spec().name; });
-  getter(op_class, "rule", "How the dims of operands and results belong together",
+  getter(op_class, "rule", "The relation between the dims of operands and results",
          [](const Op& op) { return rule_of(op.spec()); });
   getter(op_class, "linear", "Sets of operands in which it is jointly linear: Partial passes there",
          [](const Op& op) { return op.spec().linear; });
   getter(op_class, "structure",
-         "What the numbers of its `structure` are, in order; '' for an op that says nothing",
+         "Names of the numbers of its `structure`, in order; '' for an op that says nothing",
          [](const Op& op) { return op.spec().structure.names; });
   getter(op_class, "staged",
          "Factors over which ranks exchange small results, or parts, when they are cut",
          [](const Op& op) { return op.spec().staged_over; });
   getter(
       op_class, "has_definition",
-      "Whether it states what it means in simpler ops: second derivatives are computed from that",
+      "True when it states its meaning in simpler ops: second derivatives are computed from that",
       [](const Op& op) { return static_cast<bool>(op.spec().definition); });
   getter(op_class, "gradient_reason",
          "Why it has no gradient, and so no second one; '' where it has", &reason_without_gradient);
   getter(op_class, "gradient_order",
-         "How often it can be differentiated: 'any order', or 'none' where no gradient flows",
+         "The order of its derivatives: 'any order', or 'none' where no gradient flows",
          [](const Op& op) {
            const OpSpec& spec = op.spec();
            const bool has = spec.differentiable && (spec.backward || spec.definition);
@@ -258,7 +258,7 @@ void bind_ops(py::module_& m) {
         return concat("Op('", op.spec().name, "', \"", rule_of(op.spec()), "\")");
       });
   def(m, "all_ops()", &all_ops, "The built-in ops");
-  // Whether the op passed, and the report as text.
+  // Returns whether the op passed, and the report as text.
   def(m, "_gradcheck(op, seed)", [](const Op& op, uint64_t seed) {
     const GradcheckReport report = gradcheck(op, seed);
     return std::pair(report.ok(), concat(report));

@@ -172,19 +172,19 @@ static void bind_base(py::module_& m) {
       "add_param_group",
       [](WrittenOptimizer& o, const py::dict& group) { add_group(o, group, set_number); },
       "param_group"_a, kAddGroup);
-  getter(bound, "names", "Of the trainable parameters it was given", [](const Optimizer& o) {
+  getter(bound, "names", "Names of the trainable parameters it was given", [](const Optimizer& o) {
     return o.parameters() | ranges::views::transform(&NamedParameter::name) |
            ranges::to<std::vector<std::string>>();
   });
-  bound.def_property_readonly("moments", &Optimizer::moments, "Names of what it remembers of each");
+  bound.def_property_readonly("moments", &Optimizer::moments, "Names of the state of each");
   def(bound, "state(parameter)",
-      "What it remembers of parameter number `parameter`, in its layout: a tensor for each of "
+      "The state of parameter number `parameter`, in its layout: a tensor for each of "
       "`moments`. Change them in place only",
       [](Optimizer& o, size_t parameter) {
         check_parameter("state", o, parameter);
         return released([&] { return o.state(parameter); });
       });
-  def(bound, "steps(parameter)", "How many updates parameter number `parameter` has had",
+  def(bound, "steps(parameter)", "The number of updates of parameter number `parameter`",
       [](const Optimizer& o, size_t parameter) {
         check_parameter("steps", o, parameter);
         return o.steps(parameter);
@@ -207,7 +207,7 @@ void bind_optimizers(py::module_& m) {
   def(m, "in_memory(tensor)", &in_memory,
       "The tensor, or a copy in memory of one that rests on disk");
   def(m, "rests_on_disk(tensor)", &rests_on_disk,
-      "Whether the elements of this rank rest in a file (offload=\"disk:DIR\")");
+      "True when the elements of this rank rest in a file (offload=\"disk:DIR\")");
 }
 
 }  // namespace weft::python

@@ -40,7 +40,7 @@ void bind_errors(py::module_& m) {
 
 /// `connect` with a communicator of mpi4py.
 static Communicator connect_mpi4py(const py::object& comm, const RunOptions& options) {
-  // To import it would initialise MPI.
+  // An import would initialise MPI.
   const py::object mpi = py::module_::import("sys").attr("modules").attr("get")("mpi4py.MPI");
   if (mpi.is_none() || !py::isinstance(comm, mpi.attr("Comm"))) {
     throw py::type_error(concat("connect: comm is of type ", Py_TYPE(comm.ptr())->tp_name,
@@ -69,7 +69,7 @@ void bind_communicator(py::module_& m) {
                    "a Communicator is not pickled: it is of this process; each rank has its own");
   copy_as_itself(communicator);
   communicator.def_property_readonly("rank", &Communicator::rank, "This rank, from 0")
-      .def_property_readonly("size", &Communicator::size, "How many ranks there are")
+      .def_property_readonly("size", &Communicator::size, "The number of ranks")
       .def_property_readonly("name", &Communicator::name, "'world', 'world/dp': the name in errors")
       .def_static(
           "from_mpi", [](const py::object& comm) { return connect_mpi4py(comm, {}); }, "comm"_a,

@@ -49,7 +49,7 @@ void bind_shapes(py::module_& m) {
         return result;
       });
   def(m, "transpose(x, dim0, dim1)", &transpose,
-      with_rule("permute", "With two dims exchanged; a view"));
+      with_rule("permute", "Exchanges two dims; a view"));
   def(m, "permute_dims(x, axes)",
       with_rule("permute", "Dim i of the result is dim axes[i] of x; a view"),
       [](const Tensor& x, const std::variant<std::vector<int>, int>& axes) {
@@ -81,7 +81,7 @@ void bind_shapes(py::module_& m) {
   def(m, "broadcast_to(x, shape)", &expand,
       with_rule("expand", "Dims of size 1, and new leading ones, repeated to `shape`; no copy"));
   def(m, "squeeze(x, axis=None)",
-      with_rule("reshape", "Without the dims of size 1 that `axis` names, or all of them; a view"),
+      with_rule("reshape", "Removes the dims of size 1 that `axis` names, or all of them; a view"),
       [](const Tensor& x, const std::optional<DimList>& axis) {
         return axis ? squeezed(x, *axis) : torch::squeeze(x);
       });
@@ -95,7 +95,7 @@ void bind_shapes(py::module_& m) {
   def(m, "triu(x, k=0)", &triu,
       with_rule("triangle", "x with zeros below diagonal `k` of its last two dims"));
   def(m, "unsqueeze(x, dim)", &unsqueeze,
-      with_rule("reshape", "With a new dim of size 1 before dim `dim`; a view"));
+      with_rule("reshape", "Adds a dim of size 1 before dim `dim`; a view"));
 }
 
 /// A function of several tensors that takes them as a sequence.

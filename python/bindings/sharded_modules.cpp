@@ -5,7 +5,7 @@
 #include "weft/fsdp.h"
 #include "weft/tensor_parallel.h"
 
-// How modules are laid out over a mesh: fully_shard, and parallelize.
+// The layout of modules over a mesh: fully_shard, and parallelize.
 
 namespace weft::python {
 
@@ -90,7 +90,7 @@ static std::vector<std::string> axes_in(const py::object& given) {
 
 static void bind_placement(py::module_& m) {
   py::class_<ShardPlacement>(m, "ShardPlacementResult",
-                             "Where fully_shard shards a parameter: a Shard, and a mesh and its "
+                             "The sharding of a parameter: a Shard, and a mesh and its "
                              "strategy if they are not those of the module")
       .def(py::init([](const std::optional<Placement>& placement,
                        const std::optional<DeviceMesh>& mesh, const py::object& strategy) {
@@ -117,8 +117,8 @@ static void bind_placement(py::module_& m) {
 static void bind_strategy(py::module_& m) {
   using Row = std::tuple<Placement, Placement, Placement>;
   py::class_<Strategy>(m, "Strategy",
-                       "Where parameters, their gradients between micro-steps and the optimizer's "
-                       "state are along each axis of a mesh: a row (parameter, gradient, state) an "
+                       "Layouts of parameters, gradients between micro-steps and the optimizer's "
+                       "state along each axis of a mesh: a row (parameter, gradient, state) an "
                        "axis, or one for all axes. By name: full_shard, zero2, zero1, ddp, hsdp")
       .def(py::init([](const std::string& name, const std::vector<Row>& rows) {
              Strategy strategy{name, {}};
@@ -153,10 +153,10 @@ static void bind_questions(py::module_& m) {
         return as_dict(released([&] { return predicted_bytes(model, micro_steps); }));
       });
   def(m, "measured_bytes(model)",
-      "What it took: the most since the model was sharded, and the traffic",
+      "The measured bytes: the most since the model was sharded, and the traffic",
       [](Module& model) { return as_dict(released([&] { return measured_bytes(model); })); });
   def(m, "explain_schedule(model, *, training=True, sync=True, updated=True)",
-      "What is gathered, computed, freed and reduced when, a line each",
+      "Lists what is gathered, computed, freed and reduced, and when, a line each",
       [](Module& model, bool training, bool sync, bool updated) {
         return explain_schedule(model, {training, sync, updated});
       });
@@ -188,7 +188,7 @@ static std::vector<ParameterPtr> parameters_or_none(const py::object& given) {
 
 namespace {
 
-/// What fully_shard takes: options, and the axis that cuts experts too.
+/// The arguments of fully_shard: options, and the axis that cuts experts too.
 struct ShardArguments : FullyShardOptions {
   std::optional<std::string> expert_axis = {};
 };

@@ -58,7 +58,7 @@ static std::vector<std::pair<Shape, Shape>> boxes_of(const Tensor& x) {
 
 static void bind_layout(py::class_<Tensor>& tensor) {
   tensor.def_property_readonly("is_sharded", &Tensor::is_sharded,
-                               "Whether it is laid out over a mesh");
+                               "True when it is laid out over a mesh");
   getter(tensor, "device_mesh",
          "The root mesh it is laid out over; None for a tensor of one device",
          [](const Tensor& x) -> std::optional<DeviceMesh> {
@@ -90,7 +90,7 @@ static void bind_gradients(py::class_<Tensor>& tensor) {
   tensor.def_property(
       "requires_grad", &Tensor::requires_grad,
       [](Tensor& x, bool requires_grad) { x.set_requires_grad(requires_grad); },
-      "Whether backward computes its gradient");
+      "True when backward computes its gradient");
   def(tensor, "requires_grad_(requires_grad=True)",
       "Marks a leaf whose gradient backward computes; ValueError for a result of an op",
       [](Tensor& x, bool requires_grad) { return x.set_requires_grad(requires_grad); });
@@ -108,7 +108,7 @@ static void bind_shape_methods(py::class_<Tensor>& tensor) {
     return released([&] { return reshaped(x, shape); });
   };
   tensor.def("reshape", reshape_to, "The same elements in row-major order; one size may be -1")
-      .def("view", reshape_to, "As reshape, which makes a view where memory allows");
+      .def("view", reshape_to, "Does what reshape does: a view where memory allows");
   def(tensor, "permute(*dims)", "Dim i of the result is dim dims[i]; a view",
       [](const Tensor& x, const py::args& dims) {
         const std::vector<int> given = dims_one_by_one("permute", dims);
@@ -198,10 +198,10 @@ static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor
 
 void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
   tensor.def(py::init([](const Parameter& p) { return p.tensor(); }), "parameter"_a,
-             "What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, "
+             "The tensor a parameter computes with. Others are made by weft.tensor, weft.asarray, "
              "weft.zeros, ...");
   py::implicitly_convertible<Parameter, Tensor>();
-  tensor.def_property_readonly("shape", &Tensor::shape, "Of the whole tensor")
+  tensor.def_property_readonly("shape", &Tensor::shape, "Shape of the whole tensor")
       .def_property_readonly("ndim", &Tensor::ndim, "Dims of the whole tensor")
       .def("dim", &Tensor::ndim)
       .def_property_readonly("dtype", &Tensor::dtype)
@@ -230,19 +230,19 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       "Sends root's `whole` to the ranks of the mesh; other ranks give None, or any. Not recorded: "
       "a leaf on all ranks where root's requires a gradient");
   py::class_<Picture>(m, "Picture",
-                      "Which rank holds which part: str() is the text, `svg` the picture, which "
+                      "The part that each rank holds: str() is the text, `svg` the picture, which "
                       "notebooks show; save(path) writes it")
       .def("__repr__", [](const Picture& self) { return self.text; })
       .def_readonly("svg", &Picture::svg, "The text of an SVG file")
       .def("_repr_svg_", [](const Picture& self) { return self.svg; });
   def(m, "visualize(tensor, placements=None)",
-      "Which rank holds which part of a tensor, as a Picture. With `placements`, also the plan of "
+      "The part of a tensor on each rank, as a Picture. With `placements`, also the plan of "
       "tensor.redistribute(placements) and which rank holds which part after it. No communication",
       [](const Tensor& x, const std::optional<Placements>& p) {
         return p ? visualize(x, *p) : visualize(x);
       });
   def(m, "explain(tensor, placements)",
-      "What `redistribute` would do: steps, bytes, predicted time, peak memory",
+      "The plan of `redistribute`: steps, bytes, predicted time, peak memory",
       [](const Tensor& x, const Placements& p) { return explain(x, p); });
   bind_functions_as_methods(m, tensor);
   bind_operators(tensor);

@@ -137,7 +137,7 @@ static py::object applied(const Tokenizer& self, const py::object& conversation,
   return tokenize ? py::cast(self.encode(text, false)) : py::cast(text);
 }
 
-/// Whether it is a list of prompts, not one.
+/// True when it is a list of prompts, not one.
 static bool is_batch(const py::object& prompt) {
   if (!py::isinstance<py::list>(prompt) || py::len(prompt) == 0) return false;
   // An id is a whole number, of Python or NumPy. Arrays have the protocol of sequences, too.
@@ -254,13 +254,13 @@ void bind_tokenizer(py::module_& m) {
       "apply_chat_template", applied, "conversation"_a, "tools"_a = py::none(),
       "documents"_a = py::none(), "chat_template"_a = py::none(), "add_generation_prompt"_a = false,
       "tokenize"_a = true,
-      "As in transformers: the ids of a conversation, a list of dicts with any fields, in "
+      "Returns, as transformers, the ids of a conversation, a list of dicts of any fields, in "
       "the form of the chat template, or its text without `tokenize`. chat_template: a name "
       "or Jinja text. Further keywords are variables of the template");
   tokenizer.def("__len__", &Tokenizer::size)
       .def("token", &Tokenizer::token, "id"_a, "The token of an id as the file has it")
       .def("id", &Tokenizer::id, "token"_a, "The id of a token, or None")
-      .def("is_special", &Tokenizer::is_special, "id"_a, "Whether decode leaves the token out")
+      .def("is_special", &Tokenizer::is_special, "id"_a, "True when decode leaves the token out")
       .def_property_readonly("bos", &Tokenizer::bos, "The id of the token that begins a text")
       .def_property_readonly("eos", &Tokenizer::eos, "The id of the token that ends a text")
       .def_property_readonly("end_ids", &Tokenizer::end_ids, "The ids that end a generated text")
@@ -276,7 +276,7 @@ void bind_tokenizer(py::module_& m) {
       .def(py::init<const Tokenizer&, bool>(), "tokenizer"_a, py::kw_only(),
            "skip_special"_a = true)
       .def("push", &TextStream::push, "id"_a, "The text that the token completes")
-      .def("finish", &TextStream::finish, "What an incomplete character at the end becomes");
+      .def("finish", &TextStream::finish, "The text of an incomplete character at the end");
   bind_generation(m);
 }
 

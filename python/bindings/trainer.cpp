@@ -168,7 +168,7 @@ template <class... Given> auto function_field(const char* name, auto TrainerOpti
 
 static void bind_reports(py::module_& m) {
   py::class_<StepReport> report(m, "StepReport", "Figures of one step of a Trainer");
-  report.def_readonly("step", &StepReport::step, "From 1")
+  report.def_readonly("step", &StepReport::step, "Counted from 1")
       .def_readonly("loss", &StepReport::loss,
                     "The mean of the targets that count; NaN without any")
       .def_readonly("validation_loss", &StepReport::validation_loss)
@@ -179,7 +179,7 @@ static void bind_reports(py::module_& m) {
       .def_readonly("tokens_per_second", &StepReport::tokens_per_second, "Without padding")
       .def_readonly("seconds", &StepReport::seconds, "Since the first step began")
       .def_readonly("skipped", &StepReport::skipped,
-                    "Why the step left the weights as they are; '' where it updated them")
+                    "Reason why the step left the weights as they are; '' where it updated them")
       .def_readonly("loss_scale", &StepReport::loss_scale,
                     "The factor of the loss in backward of a float16 model, else None");
 }

@@ -30,7 +30,7 @@ static void bind_ema(py::module_& m) {
       Released(), [](Ema& self) { self.update(); });
   ema.def_property("decay", &Ema::decay, &Ema::set_decay)
       .def_property_readonly("updates", &Ema::updates, "Number of updates")
-      .def_property_readonly("averages", &Ema::averages, "By parameter, in the order of `names`");
+      .def_property_readonly("averages", &Ema::averages, "Averages in the order of `names`");
   getter(ema, "names", "Names of the parameters", [](const Ema& self) {
     std::vector<std::string> names;
     for (const NamedParameter& named : self.parameters()) names.push_back(named.name());

@@ -25,7 +25,7 @@ def described(value):
 
 
 def conversion_of(value, kind):
-    """How a value that is not one becomes a Tensor, where that is expected."""
+    """A hint at the conversion of a value to a Tensor, where that is expected."""
     if "Tensor" not in _parts(kind, " | "):
         return ""
     if hasattr(value, "__dlpack__"):
@@ -148,7 +148,7 @@ class _Signature:
 
 
 def _signatures(docstring):
-    """Those at the beginning of a docstring: one, or one for each overload."""
+    """The signatures at the beginning of a docstring: one, or one for each overload."""
     lines = docstring.split("\n")
     if "\nOverloaded function." not in docstring:
         lines = lines[:1]
@@ -164,7 +164,7 @@ def _is_small_int(value):
         return False
 
 
-# Whether a value is of a type as it is written in a signature.
+# Checks that a value is of a type as it is written in a signature.
 _CHECKS = {
     "None": lambda value: value is None,
     "int": _is_small_int,
@@ -223,7 +223,7 @@ class _Given:
 
 
 def _wrong_arguments(signature, given, quoted):
-    """What is wrong with the number and the names of the arguments; "" for nothing."""
+    """The error in the number and the names of the arguments; "" for none."""
     arguments = signature.arguments
     names = [argument.name for argument in arguments]
     if signature.takes_any:
@@ -247,7 +247,7 @@ def _wrong_arguments(signature, given, quoted):
 
 
 def _wrong_value(signature, given):
-    """What is wrong with the first value that does not fit; "" for nothing."""
+    """The error of the first value that does not fit; "" for none."""
     for i, argument in enumerate(signature.arguments):
         value = given.value_of(signature, i)
         if value is _MISSING or _fits(value, argument.kind):

@@ -7,7 +7,7 @@ from weft import _weft
 
 
 class Explanation(str):
-    """What `explain` prints; `svg()` is the picture that `visualize` draws of it."""
+    """The text that `explain` prints; `svg()` is the picture that `visualize` draws of it."""
 
     def svg(self):
         """The text of an SVG file: the layout before, the plan, the layout after."""

@@ -14,7 +14,7 @@ import pathlib
 import platform
 import sys
 
-# As /proc/cpuinfo calls them; abm is lzcnt.
+# These are the names of /proc/cpuinfo; abm is lzcnt.
 _X86_64_V3 = ("avx2", "fma", "bmi1", "bmi2", "f16c", "movbe", "abm")
 
 
@@ -109,7 +109,7 @@ def _load():
         if not is_chosen and not is_guest and not os.environ.get("OMP_NUM_THREADS"):
             return _set_fewer_threads(_weft)
         return 0
-    # Not in os.environ: children do not inherit it.
+    # It is not in os.environ: children do not inherit it.
     os.putenv("OMP_WAIT_POLICY", "passive")
     try:
         _load_cuda()

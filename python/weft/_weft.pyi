@@ -57,7 +57,7 @@ class DType:
         """
 class Device:
     """
-    Where memory lives: cpu, meta (shapes and no memory), cuda:0
+    The place of memory: cpu, meta (shapes and no memory), cuda:0
     """
     def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
@@ -101,7 +101,7 @@ class Replicate:
         ...
     def is_shard(self, dim: int | None = None) -> builtins.bool:
         """
-        Whether it is a Shard (of that dim)
+        True when it is a Shard (of that dim)
         """
 class Shard:
     """
@@ -125,7 +125,7 @@ class Shard:
         ...
     def is_shard(self, dim: int | None = None) -> builtins.bool:
         """
-        Whether it is a Shard (of that dim)
+        True when it is a Shard (of that dim)
         """
     @property
     def dim(self) -> int:
@@ -155,7 +155,7 @@ class Partial:
         ...
     def is_shard(self, dim: int | None = None) -> builtins.bool:
         """
-        Whether it is a Shard (of that dim)
+        True when it is a Shard (of that dim)
         """
     @property
     def reduce_op(self) -> str:
@@ -212,7 +212,7 @@ class Communicator:
     @property
     def size(self) -> int:
         """
-        How many ranks there are
+        The number of ranks
         """
     @property
     def traffic(self) -> tuple[int, int]:
@@ -370,13 +370,13 @@ class Tensor:
         """
     def all(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        Whether all elements along `dim` are not zero: bool; true of none
+        True where all elements along `dim` are not zero: bool; true of none
         
         Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
         """
     def allclose(self, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
         """
-        Whether all elements are close; one number, equal on all ranks
+        True when all elements are close; one number, equal on all ranks
         """
     def amax(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
@@ -402,7 +402,7 @@ class Tensor:
         """
     def any(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdim: builtins.bool = False) -> Tensor:
         """
-        Whether any element along `dim` is not zero: bool; false of none
+        True where any element along `dim` is not zero: bool; false of none
         
         Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
         """
@@ -560,7 +560,7 @@ class Tensor:
         """
     def bincount(self, weights: Tensor | None = None, minlength: builtins.int = 0) -> Tensor:
         """
-        How often each number from 0 on occurs, or the sum of the `weights` of its elements
+        Counts of the numbers from 0 on, or sums of the `weights` of their elements
         """
     def bitwise_and(self, x2: Tensor | builtins.float) -> Tensor:
         """
@@ -668,7 +668,7 @@ class Tensor:
         """
         clamp_(self: object, min: Tensor | float | None = None, max: Tensor | float | None = None) -> object
         
-        In place: elements below min become min, those above max become max
+        Elements below min become min, those above max become max, in place
         """
     def clone(self) -> Tensor:
         """
@@ -852,7 +852,7 @@ class Tensor:
         """
     def equal(self, other: Tensor) -> builtins.bool:
         """
-        Whether both have the same shape and elements: one bool, equal on all ranks
+        True when both have the same shape and elements: one bool, equal on all ranks
         """
     def erf(self) -> Tensor:
         """
@@ -894,7 +894,7 @@ class Tensor:
         """
     def explain(self, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
         """
-        What `redistribute` would do: steps, bytes, predicted time, peak memory
+        The plan of `redistribute`: steps, bytes, predicted time, peak memory
         """
     def expm1(self) -> Tensor:
         """
@@ -1072,7 +1072,7 @@ class Tensor:
         """
     def histc(self, bins: builtins.int = 100, min: builtins.float = 0.0, max: builtins.float = 0.0) -> Tensor:
         """
-        How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
+        Counts the elements in each of `bins` equal intervals from min to max; of all elements if these are equal
         """
     def histogram(self, bins: builtins.int | Tensor, *, range: collections.abc.Sequence[builtins.float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> typing.Any:
         """
@@ -1154,31 +1154,31 @@ class Tensor:
         """
     def isfinite(self) -> Tensor:
         """
-        Whether x is neither infinite nor NaN: bool
+        True where x is neither infinite nor NaN: bool
         
         Rule: ... -> ...
         """
     def isinf(self) -> Tensor:
         """
-        Whether x is infinite: bool
+        True where x is infinite: bool
         
         Rule: ... -> ...
         """
     def isnan(self) -> Tensor:
         """
-        Whether x is NaN: bool
+        True where x is NaN: bool
         
         Rule: ... -> ...
         """
     def isneginf(self) -> Tensor:
         """
-        Whether x is -inf: bool
+        True where x is -inf: bool
         
         Rule: ... -> ...
         """
     def isposinf(self) -> Tensor:
         """
-        Whether x is inf: bool
+        True where x is inf: bool
         
         Rule: ... -> ...
         """
@@ -1306,25 +1306,25 @@ class Tensor:
         """
     def logical_and(self, x2: Tensor | builtins.float) -> Tensor:
         """
-        Whether neither is zero: bool
+        True where neither is zero: bool
         
         Rule: ..., ... -> ...
         """
     def logical_not(self) -> Tensor:
         """
-        Whether x is zero: bool
+        True where x is zero: bool
         
         Rule: ... -> ...
         """
     def logical_or(self, x2: Tensor | builtins.float) -> Tensor:
         """
-        Whether one is not zero: bool
+        True where one is not zero: bool
         
         Rule: ..., ... -> ...
         """
     def logical_xor(self, x2: Tensor | builtins.float) -> Tensor:
         """
-        Whether just one is not zero: bool
+        True where just one is not zero: bool
         
         Rule: ..., ... -> ...
         """
@@ -1720,7 +1720,7 @@ class Tensor:
         """
     def round(self, *, decimals: builtins.int = 0) -> Tensor:
         """
-        To the nearest number with so many decimals; halves to even
+        Rounds to the nearest number with so many decimals; halves to even
         """
     def rsqrt(self) -> Tensor:
         """
@@ -1781,7 +1781,7 @@ class Tensor:
         """
     def signbit(self) -> Tensor:
         """
-        Whether the sign is negative, also of -0 and NaN: bool
+        True where the sign is negative, also of -0 and NaN: bool
         
         Rule: ... -> ...
         """
@@ -1855,13 +1855,13 @@ class Tensor:
         """
     def squeeze(self, dim: builtins.int | collections.abc.Sequence[builtins.int] | None = None) -> Tensor:
         """
-        Without the dims of size 1, or without those of `dim` that have it
+        Removes the dims of size 1, or those of `dim` that have it
         """
     def squeeze_copy(self, *given, **named):
         """
         squeeze(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None) -> Tensor
         
-        Without the dims of size 1, or without those of `dim` that have it
+        Removes the dims of size 1, or those of `dim` that have it
         """
     def std(self, *given, **named):
         """
@@ -2059,7 +2059,7 @@ class Tensor:
         """
     def unsqueeze(self, dim: builtins.int) -> Tensor:
         """
-        With a new dim of size 1 before dim `dim`; a view
+        Adds a dim of size 1 before dim `dim`; a view
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
@@ -2067,7 +2067,7 @@ class Tensor:
         """
         unsqueeze(x: Tensor, dim: int) -> Tensor
         
-        With a new dim of size 1 before dim `dim`; a view
+        Adds a dim of size 1 before dim `dim`; a view
         
         Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
         """
@@ -2099,7 +2099,7 @@ class Tensor:
         """
     def vector_norm(self, *, axis: builtins.int | collections.abc.Sequence[builtins.int] | None = None, keepdims: builtins.bool = False, ord: builtins.float = 2.0) -> Tensor:
         """
-        Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
+        The ord-th root of the sum over `axis` (all dims unless given) of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
         """
     def view_as(self, *given, **named):
         """
@@ -2174,7 +2174,7 @@ class Tensor:
         ...
     def __init__(self, parameter: Parameter) -> None:
         """
-        What a parameter computes with. Other tensors are made by weft.tensor, weft.asarray, weft.zeros, ...
+        The tensor a parameter computes with. Others are made by weft.tensor, weft.asarray, weft.zeros, ...
         """
     def __int__(self) -> builtins.int:
         ...
@@ -2260,19 +2260,19 @@ class Tensor:
         ...
     def abs_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def add_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
-        In place, with other * alpha; see the operator
+        Changes it in place, with other * alpha; see the operator
         """
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 / tensor2
+        Adds value * tensor1 / tensor2 in place
         """
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: builtins.float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 * tensor2
+        Adds value * tensor1 * tensor2 in place
         """
     def addmm_(self, *given, **named):
         """
@@ -2288,23 +2288,23 @@ class Tensor:
         """
     def bitwise_and_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_left_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_or_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_right_shift_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_xor_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bool(self, memory_format = None):
         """
@@ -2320,7 +2320,7 @@ class Tensor:
         """
     def ceil_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def char(self, memory_format = None):
         """
@@ -2328,7 +2328,7 @@ class Tensor:
         """
     def clamp_(self, min: Tensor | builtins.float | None = None, max: Tensor | builtins.float | None = None) -> typing.Any:
         """
-        In place: elements below min become min, those above max become max
+        Elements below min become min, those above max become max, in place
         """
     def contiguous(self):
         """
@@ -2362,7 +2362,7 @@ class Tensor:
         ...
     def div_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def double(self, memory_format = None):
         """
@@ -2370,7 +2370,7 @@ class Tensor:
         """
     def exp_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def expand(self, *args) -> Tensor:
         """
@@ -2386,11 +2386,11 @@ class Tensor:
         """
     def floor_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def floor_divide_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def full_tensor(self) -> Tensor:
         """
@@ -2430,7 +2430,7 @@ class Tensor:
         """
     def lerp_(self, end: Tensor, weight: Tensor | builtins.float) -> typing.Any:
         """
-        In place: self += weight * (end - self)
+        Adds weight * (end - self) in place
         """
     def local(self) -> Tensor:
         """
@@ -2438,7 +2438,7 @@ class Tensor:
         """
     def log_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def long(self, memory_format = None):
         """
@@ -2454,19 +2454,19 @@ class Tensor:
         """
     def maximum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def minimum_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def mul_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def neg_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def numel(self) -> builtins.int:
         """
@@ -2482,7 +2482,7 @@ class Tensor:
         """
     def pow_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def random_(self, low = 0, high = None, *, generator = None):
         """
@@ -2502,11 +2502,11 @@ class Tensor:
         """
     def relu_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def remainder_(self, other: Tensor | builtins.float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Tensor:
         """
@@ -2526,7 +2526,7 @@ class Tensor:
         """
     def rsqrt_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def scatter_(self, *given, **named):
         """
@@ -2546,31 +2546,31 @@ class Tensor:
         """
     def sigmoid_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def sign_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def silu_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def sqrt_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def square_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def sub_(self, other: Tensor | builtins.float, *, alpha: Tensor | builtins.float = 1) -> typing.Any:
         """
-        In place, with other * alpha; see the operator
+        Changes it in place, with other * alpha; see the operator
         """
     def tanh_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def to(self, *given, dtype = None, device = None, copy = False, non_blocking = False, memory_format = None):
         """
@@ -2601,15 +2601,15 @@ class Tensor:
         """
     def trunc_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def view(self, *args) -> Tensor:
         """
-        As reshape, which makes a view where memory allows
+        Does what reshape does: a view where memory allows
         """
     def zero_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     @property
     def H(self):
@@ -2661,7 +2661,7 @@ class Tensor:
     @property
     def is_sharded(self) -> builtins.bool:
         """
-        Whether it is laid out over a mesh
+        True when it is laid out over a mesh
         """
     @property
     def mH(self):
@@ -2686,7 +2686,7 @@ class Tensor:
     @property
     def requires_grad(self) -> builtins.bool:
         """
-        Whether backward computes its gradient
+        True when backward computes its gradient
         """
     @requires_grad.setter
     def requires_grad(self, arg1: builtins.bool) -> None:
@@ -2694,7 +2694,7 @@ class Tensor:
     @property
     def shape(self) -> tuple[builtins.int, ...]:
         """
-        Of the whole tensor
+        Shape of the whole tensor
         """
     @property
     def size(self):
@@ -2714,7 +2714,7 @@ class Parameter:
         """
         clamp_(self: object, min: Tensor | float | None = None, max: Tensor | float | None = None) -> object
         
-        In place: elements below min become min, those above max become max
+        Elements below min become min, those above max become max, in place
         """
     def copy_(self, source: Tensor) -> typing.Any:
         """
@@ -2746,7 +2746,7 @@ class Parameter:
         ...
     def __getattr__(self, name):
         """
-        What a tensor has: of that which forward computes with.
+        Returns an attribute of the tensor that forward computes with.
         """
     def __getitem__(self, *arguments):
         ...
@@ -2818,47 +2818,47 @@ class Parameter:
         ...
     def abs_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def add_(self, other: Tensor | float, *, alpha: Tensor | float = 1) -> typing.Any:
         """
-        In place, with other * alpha; see the operator
+        Changes it in place, with other * alpha; see the operator
         """
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 / tensor2
+        Adds value * tensor1 / tensor2 in place
         """
     def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> typing.Any:
         """
-        In place: self += value * tensor1 * tensor2
+        Adds value * tensor1 * tensor2 in place
         """
     def bitwise_and_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_left_shift_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_or_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_right_shift_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def bitwise_xor_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def ceil_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def clamp_(self, min: Tensor | float | None = None, max: Tensor | float | None = None) -> typing.Any:
         """
-        In place: elements below min become min, those above max become max
+        Elements below min become min, those above max become max, in place
         """
     def clear_grad(self) -> None:
         ...
@@ -2868,27 +2868,27 @@ class Parameter:
         """
     def div_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def exp_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def floor_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def floor_divide_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def lerp_(self, end: Tensor, weight: Tensor | float) -> typing.Any:
         """
-        In place: self += weight * (end - self)
+        Adds weight * (end - self) in place
         """
     def log_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def materialize(self, device: Device | str = ...) -> None:
         """
@@ -2896,25 +2896,25 @@ class Parameter:
         """
     def maximum_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def minimum_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def mul_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def neg_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def numel(self) -> int:
         ...
     def pow_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def register_post_accumulate_grad_hook(self, hook):
         """
@@ -2922,21 +2922,21 @@ class Parameter:
         """
     def relu_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def remainder_(self, other: Tensor | float) -> typing.Any:
         """
-        In place: as the operator, or the function
+        The operator, or the function, in place
         """
     def requires_grad_(self, requires_grad: builtins.bool = True) -> Parameter:
         ...
     def round_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def rsqrt_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def set_init(self, init: collections.abc.Callable) -> None:
         """
@@ -2948,43 +2948,43 @@ class Parameter:
         """
     def sigmoid_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def sign_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def silu_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def sqrt_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def square_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def sub_(self, other: Tensor | float, *, alpha: Tensor | float = 1) -> typing.Any:
         """
-        In place, with other * alpha; see the operator
+        Changes it in place, with other * alpha; see the operator
         """
     def tanh_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def tensor(self) -> Tensor:
         """
-        What forward computes with
+        The tensor that forward computes with
         """
     def trunc_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     def zero_(self) -> typing.Any:
         """
-        In place: every element becomes the function of itself
+        Every element becomes the function of itself, in place
         """
     @property
     def _at_rest(self) -> Tensor:
@@ -2994,7 +2994,7 @@ class Parameter:
     @property
     def data(self) -> Tensor:
         """
-        As it is at rest, what optimizers change; not recorded. Setting it exchanges what lies in the slot, as set_value
+        The value at rest, which optimizers change, not recorded. Setting it exchanges what is in the slot, as set_value
         """
     @data.setter
     def data(self, arg1: Tensor) -> None:
@@ -3005,7 +3005,7 @@ class Parameter:
     @property
     def grad(self) -> Tensor | None:
         """
-        Of the value, in its layout; None before backward
+        Gradient of the value, in its layout; None before backward
         """
     @grad.setter
     def grad(self, arg1: Tensor | None) -> None:
@@ -3032,7 +3032,7 @@ class Parameter:
         ...
 class HookHandle:
     """
-    Of hooks that a module was given
+    A handle of hooks that a module was given
     """
     def remove(self) -> None:
         """
@@ -3192,7 +3192,7 @@ class Module:
         """
     def offload_activations(self, tier: builtins.bool | str) -> None:
         """
-        Where what recomputation saves rests between forward and backward, below this module too: "disk:DIR" (files without a name), True (the host), False. The same bits
+        Sets where recomputation keeps what it saves for backward, below this module too: "disk:DIR" (files without a name), True (the host), False. The same bits
         """
     def parameters(self):
         """
@@ -3264,7 +3264,7 @@ class Module:
         """
     def set_manual_backward_finalization(self, enabled: builtins.bool) -> None:
         """
-        Of the outermost module. True: no backward ends the step, finalize_backward() does
+        Set on the outermost module. True: no backward ends the step, finalize_backward() does
         """
     def set_modules_to_backward_prefetch(self, modules: collections.abc.Iterable) -> None:
         """
@@ -3352,7 +3352,7 @@ class Module:
         """
     def train(self, mode: builtins.bool = True) -> Module:
         """
-        Of this module and all below it
+        Sets the mode of this module and all below it
         """
     def unshard(self, async_op: builtins.bool = False) -> UnshardHandle | None:
         """
@@ -3403,7 +3403,7 @@ class Op:
     @property
     def gradient_order(self) -> str:
         """
-        How often it can be differentiated: 'any order', or 'none' where no gradient flows
+        The order of its derivatives: 'any order', or 'none' where no gradient flows
         """
     @property
     def gradient_reason(self) -> str:
@@ -3413,7 +3413,7 @@ class Op:
     @property
     def has_definition(self) -> builtins.bool:
         """
-        Whether it states what it means in simpler ops: second derivatives are computed from that
+        True when it states its meaning in simpler ops: second derivatives are computed from that
         """
     @property
     def linear(self) -> list[list[int]]:
@@ -3426,7 +3426,7 @@ class Op:
     @property
     def rule(self) -> str:
         """
-        How the dims of operands and results belong together
+        The relation between the dims of operands and results
         """
     @property
     def samples(self) -> list:
@@ -3441,11 +3441,11 @@ class Op:
     @property
     def structure(self) -> str:
         """
-        What the numbers of its `structure` are, in order; '' for an op that says nothing
+        Names of the numbers of its `structure`, in order; '' for an op that says nothing
         """
 class ExpertRows:
     """
-    Which rows the ranks compute for their experts: one for each choice of each token that is not dropped, sorted by group of ranks, expert and token
+    The rows that ranks compute for their experts: one for each choice of each token that is not dropped, sorted by group of ranks, expert and token
     """
     @property
     def choices(self) -> Tensor:
@@ -3469,7 +3469,7 @@ class ExpertRows:
         """
 class RouterOptions:
     """
-    How a router's logits become choices and weights. `scores`: 'softmax' or 'sigmoid'; `normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'
+    The rule from a router's logits to choices and weights. `scores`: 'softmax' or 'sigmoid'; `normalize`: weights sum to `scale`; choices come from the best `top_groups` of `groups` groups of experts, by `group_score`: 'best' expert, or the sum of the 'best_two'
     """
     __hash__: typing.ClassVar[None] = None
     group_score: str
@@ -3510,7 +3510,7 @@ class GradientHookHandle:
         ...
 class Picture:
     """
-    Which rank holds which part: str() is the text, `svg` the picture, which notebooks show; save(path) writes it
+    The part that each rank holds: str() is the text, `svg` the picture, which notebooks show; save(path) writes it
     """
     def __repr__(self) -> str:
         ...
@@ -3533,12 +3533,12 @@ class Linear(Module):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def float8(self) -> builtins.bool:
         """
-        Whether products are computed by float8_linear
+        True when products are computed by float8_linear
         """
     @float8.setter
     def float8(self, arg1: builtins.bool) -> None:
@@ -3557,7 +3557,7 @@ class Float8Linear(Linear):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
 class Embedding(Module):
     """
@@ -3567,7 +3567,7 @@ class Embedding(Module):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def embedding_dim(self) -> int:
@@ -3586,7 +3586,7 @@ class RMSNorm(Module):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def eps(self) -> float:
@@ -3602,7 +3602,7 @@ class LayerNorm(Module):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def eps(self) -> float:
@@ -3620,7 +3620,7 @@ class Dropout(Module):
         """
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def p(self) -> float:
@@ -3645,7 +3645,7 @@ class Sequential(Module):
         """
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
 class MultiheadAttention(Module):
     """
@@ -3659,11 +3659,11 @@ class MultiheadAttention(Module):
         ...
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, is_causal: builtins.bool, weights: builtins.bool, averaged: builtins.bool) -> list[Tensor]:
         """
-        What a call computes: the output and, with `weights`, the probabilities
+        Computes a call: returns the output and, with `weights`, the probabilities
         """
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def batch_first(self) -> builtins.bool:
@@ -3702,7 +3702,7 @@ class LatentAttention(Module):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     @property
     def config(self) -> LatentAttentionConfig:
@@ -3735,7 +3735,7 @@ class Router(Module):
     """
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
 class Experts(Module):
     """
@@ -3743,7 +3743,7 @@ class Experts(Module):
     """
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
 class MoE(Module):
     """
@@ -3753,7 +3753,7 @@ class MoE(Module):
         ...
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     def update_balance(self, rate: float = 0.001) -> None:
         """
@@ -3893,7 +3893,7 @@ class TransformerModel(Module):
         """
     def forward(self, *args) -> typing.Any:
         """
-        What a call runs, without the hooks around it
+        Runs a call without the hooks around it
         """
     def loss(self, ids: Tensor, targets: Tensor, segments: Tensor | None = None, *, reduction: str = 'mean', divisor: float = 0.0) -> Tensor:
         """
@@ -3927,7 +3927,7 @@ class Optimizer:
         ...
     def __repr__(self):
         """
-        As PyTorch's: the options of each group, and how many parameters it has.
+        Prints like PyTorch's: the options of each group, and its number of parameters.
         """
     def _copy_for(self, parameters: collections.abc.Sequence[Parameter]) -> Optimizer:
         ...
@@ -3951,7 +3951,7 @@ class Optimizer:
         """
     def state(self, parameter: int) -> list[Tensor]:
         """
-        What it remembers of parameter number `parameter`, in its layout: a tensor for each of `moments`. Change them in place only
+        The state of parameter number `parameter`, in its layout: a tensor for each of `moments`. Change them in place only
         """
     def state_dict(self):
         """
@@ -3967,7 +3967,7 @@ class Optimizer:
         """
     def steps(self, parameter: int) -> int:
         """
-        How many updates parameter number `parameter` has had
+        The number of updates of parameter number `parameter`
         """
     def zero_grad(self, set_to_none: builtins.bool = True) -> None:
         """
@@ -3990,12 +3990,12 @@ class Optimizer:
     @property
     def moments(self) -> list[str]:
         """
-        Names of what it remembers of each
+        Names of the state of each
         """
     @property
     def names(self) -> list[str]:
         """
-        Of the trainable parameters it was given
+        Names of the trainable parameters it was given
         """
     @property
     def param_groups(self):
@@ -4102,7 +4102,7 @@ class Ema:
     @property
     def averages(self) -> list[Tensor]:
         """
-        By parameter, in the order of `names`
+        Averages in the order of `names`
         """
     @property
     def names(self) -> list[str]:
@@ -4185,7 +4185,7 @@ class WarmupCosine:
         ...
 class Strategy:
     """
-    Where parameters, their gradients between micro-steps and the optimizer's state are along each axis of a mesh: a row (parameter, gradient, state) an axis, or one for all axes. By name: full_shard, zero2, zero1, ddp, hsdp
+    Layouts of parameters, gradients between micro-steps and the optimizer's state along each axis of a mesh: a row (parameter, gradient, state) an axis, or one for all axes. By name: full_shard, zero2, zero1, ddp, hsdp
     """
     @staticmethod
     def named(name: str) -> Strategy:
@@ -4216,7 +4216,7 @@ class MixedPrecision:
         ...
 class ShardPlacementResult:
     """
-    Where fully_shard shards a parameter: a Shard, and a mesh and its strategy if they are not those of the module
+    The sharding of a parameter: a Shard, and a mesh and its strategy if they are not those of the module
     """
     def __init__(self, placement: Shard | Replicate | Partial | None = None, mesh: DeviceMesh | None = None, strategy: typing.Any = None) -> None:
         ...
@@ -4266,12 +4266,12 @@ class MemoryPlan:
     @property
     def blocks(self) -> list[str]:
         """
-        What each block saves for backward: full (its inputs), attention, op (products too) or none (everything), with +offload behind it where that rests on disk
+        Tensors that each block saves: full (its inputs), attention, op (products too) or none (everything), with +offload behind it where that rests on disk
         """
     @property
     def fine_units(self) -> builtins.bool:
         """
-        Whether attention and feed-forward of a block are sharded apart
+        True when attention and feed-forward of a block are sharded apart
         """
     @property
     def peak(self) -> int:
@@ -4286,7 +4286,7 @@ class MemoryPlan:
     @property
     def state(self) -> typing.Any:
         """
-        Where the optimizer's state rests, as AdamW's `offload` takes it
+        Memory tier of the optimizer's state, as AdamW's `offload` takes it
         """
 class UnshardHandle:
     """
@@ -4312,7 +4312,7 @@ class Event:
         ...
     def query(self) -> builtins.bool:
         """
-        Whether it is reached
+        True when it is reached
         """
     def record(self, device: Device | str = ...) -> None:
         """
@@ -4380,7 +4380,7 @@ class FSDPModule:
         """
     def set_manual_backward_finalization(self: Module, enabled: builtins.bool) -> None:
         """
-        Of the outermost module. True: no backward ends the step, finalize_backward() does
+        Set on the outermost module. True: no backward ends the step, finalize_backward() does
         """
     def set_modules_to_backward_prefetch(self: Module, modules: collections.abc.Iterable) -> None:
         """
@@ -4521,7 +4521,7 @@ class Layouts:
         ...
 class StateDict:
     """
-    What something remembers, by name: `tensors`, which share their elements with it, each in its layout, and whole `numbers`, equal on all ranks
+    The state of an object, by name: `tensors`, which share their elements with it, each in its layout, and whole `numbers`, equal on all ranks
     """
     def __init__(self, tensors: collections.abc.Mapping[str, Tensor] = {}, numbers: collections.abc.Mapping[str, int] = {}) -> None:
         ...
@@ -4552,7 +4552,7 @@ class SkippedKeys:
     @property
     def missing_keys(self) -> list[str]:
         """
-        As `missing`
+        Equal to `missing`
         """
     @property
     def unexpected(self) -> list[str]:
@@ -4562,11 +4562,11 @@ class SkippedKeys:
     @property
     def unexpected_keys(self) -> list[str]:
         """
-        As `unexpected`
+        Equal to `unexpected`
         """
 class TrainingState:
     """
-    What is saved and loaded together, part by part: models, optimizers, tensors, and numbers. Keys are '<part>/<key>'
+    State saved and loaded together, part by part: models, optimizers, tensors, and numbers. Keys are '<part>/<key>'
     """
     def __init__(self) -> None:
         ...
@@ -4599,7 +4599,7 @@ class TrainingState:
         """
     def add_adapters(self, name: str, part: Module) -> None:
         """
-        Only the adapters of a module; ValueError at a load when rank or alpha differ
+        Adds only the adapters of a module; ValueError at a load when rank or alpha differ
         """
     def add_numbers(self, name: str, give: collections.abc.Callable, take: collections.abc.Callable, *, takes_any: builtins.bool = False) -> None:
         """
@@ -4637,7 +4637,7 @@ class CheckpointSaver:
         ...
     def wait(self) -> None:
         """
-        Until nothing is under way
+        Waits until nothing is under way
         """
     def wait_all(self, timeout: float = 600.0) -> str:
         """
@@ -4672,7 +4672,7 @@ class Tokenizer:
         ...
     def apply_chat_template(self, conversation: typing.Any, tools: typing.Any = None, documents: typing.Any = None, chat_template: str | None = None, add_generation_prompt: builtins.bool = False, tokenize: builtins.bool = True, **kwargs) -> typing.Any:
         """
-        As in transformers: the ids of a conversation, a list of dicts with any fields, in the form of the chat template, or its text without `tokenize`. chat_template: a name or Jinja text. Further keywords are variables of the template
+        Returns, as transformers, the ids of a conversation, a list of dicts of any fields, in the form of the chat template, or its text without `tokenize`. chat_template: a name or Jinja text. Further keywords are variables of the template
         """
     def chat(self, messages: collections.abc.Sequence[typing.Any], *, generation_prompt: builtins.bool = True, date: str = '', thinking: builtins.bool = True) -> str:
         """
@@ -4692,7 +4692,7 @@ class Tokenizer:
         """
     def is_special(self, id: int) -> builtins.bool:
         """
-        Whether decode leaves the token out
+        True when decode leaves the token out
         """
     def token(self, id: int) -> str:
         """
@@ -4730,7 +4730,7 @@ class TextStream:
         ...
     def finish(self) -> str:
         """
-        What an incomplete character at the end becomes
+        The text of an incomplete character at the end
         """
     def push(self, id: int) -> str:
         """
@@ -4746,7 +4746,7 @@ class Dataset:
         """
     def description(self) -> str:
         """
-        What the rows are made of, in words
+        Describes in words what the rows are made of
         """
     def read(self, first: int, count: int = 1) -> tuple:
         """
@@ -4755,7 +4755,7 @@ class Dataset:
     @property
     def has_segments(self) -> builtins.bool:
         """
-        Whether rows hold several documents
+        True when rows hold several documents
         """
     @property
     def sequence(self) -> int:
@@ -4790,7 +4790,7 @@ class StepReport:
     @property
     def gradient_norm(self) -> float:
         """
-        Before clipping
+        The norm before clipping
         """
     @property
     def learning_rate(self) -> float:
@@ -4808,17 +4808,17 @@ class StepReport:
     @property
     def seconds(self) -> float:
         """
-        Since the first step began
+        Time since the first step began
         """
     @property
     def skipped(self) -> str:
         """
-        Why the step left the weights as they are; '' where it updated them
+        Reason why the step left the weights as they are; '' where it updated them
         """
     @property
     def step(self) -> int:
         """
-        From 1
+        Counted from 1
         """
     @property
     def tokens_per_second(self) -> float:
@@ -5212,7 +5212,7 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float
     """
 def all(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
-    Whether all elements over `axis` are not zero: bool; true of none
+    True where all elements over `axis` are not zero: bool; true of none
     
     Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -5230,7 +5230,7 @@ def all_reduce(tensor: Tensor, group: Communicator) -> None:
     """
 def allclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> builtins.bool:
     """
-    Whether all elements are close; one number, equal on all ranks
+    True when all elements are close; one number, equal on all ranks
     """
 def amax(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
@@ -5252,7 +5252,7 @@ def angle(x: Tensor) -> Tensor:
     """
 def any(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False) -> Tensor:
     """
-    Whether any element over `axis` is not zero: bool; false of none
+    True where any element over `axis` is not zero: bool; false of none
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -5372,7 +5372,7 @@ def bernoulli_(x: typing.Any, p: float = 0.5) -> typing.Any:
     """
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """
-    How often each number from 0 on occurs, or the sum of the `weights` of its elements
+    Counts of the numbers from 0 on, or sums of the `weights` of their elements
     """
 def bitwise_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -5712,7 +5712,7 @@ def empty_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | 
     """
 def engine_statistics() -> dict:
     """
-    What the calling rank's engine did since the rank began: calls, routes found and made, gradients written in place and copied, implicit redistributions and their bytes
+    Counts of the calling rank's engine since the rank began: calls, routes found and made, gradients written in place and copied, implicit redistributions and their bytes
     """
 def equal(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
@@ -5760,7 +5760,7 @@ def expert_styles() -> dict:
     """
 def explain(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial]) -> str:
     """
-    What `redistribute` would do: steps, bytes, predicted time, peak memory
+    The plan of `redistribute`: steps, bytes, predicted time, peak memory
     """
 def explain_model(model: Module, loss: collections.abc.Callable) -> str:
     """
@@ -5768,7 +5768,7 @@ def explain_model(model: Module, loss: collections.abc.Callable) -> str:
     """
 def explain_schedule(model: Module, *, training: builtins.bool = True, sync: builtins.bool = True, updated: builtins.bool = True) -> str:
     """
-    What is gathered, computed, freed and reduced when, a line each
+    Lists what is gathered, computed, freed and reduced, and when, a line each
     """
 def expm1(x: Tensor) -> Tensor:
     """
@@ -5968,7 +5968,7 @@ def heaviside(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
 def histc(x: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
     """
-    How many elements are in each of `bins` equal intervals from min to max; of all elements if these are equal
+    Counts the elements in each of `bins` equal intervals from min to max; of all elements if these are equal
     """
 def histogram(x: Tensor, bins: int | Tensor, *, range: collections.abc.Sequence[float] | None = None, weight: Tensor | None = None, density: builtins.bool = False) -> typing.Any:
     """
@@ -6060,7 +6060,7 @@ def interleaved(ranks: int, microbatches: int, chunks: int = 2) -> PipelineProgr
     """
 def is_grad_enabled() -> builtins.bool:
     """
-    Whether ops of this rank are recorded for backward
+    True when ops of this rank are recorded for backward
     """
 def isclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
     """
@@ -6068,35 +6068,35 @@ def isclose(x1: Tensor, x2: Tensor, rtol: float = 1e-05, atol: float = 1e-08, eq
     """
 def isfinite(x: Tensor) -> Tensor:
     """
-    Whether x is neither infinite nor NaN: bool
+    True where x is neither infinite nor NaN: bool
     
     Rule: ... -> ...
     """
 def isin(elements: Tensor, test_elements: Tensor) -> Tensor:
     """
-    Whether each element is one of test_elements: bool
+    True where the element is one of test_elements: bool
     """
 def isinf(x: Tensor) -> Tensor:
     """
-    Whether x is infinite: bool
+    True where x is infinite: bool
     
     Rule: ... -> ...
     """
 def isnan(x: Tensor) -> Tensor:
     """
-    Whether x is NaN: bool
+    True where x is NaN: bool
     
     Rule: ... -> ...
     """
 def isneginf(x: Tensor) -> Tensor:
     """
-    Whether x is -inf: bool
+    True where x is -inf: bool
     
     Rule: ... -> ...
     """
 def isposinf(x: Tensor) -> Tensor:
     """
-    Whether x is inf: bool
+    True where x is inf: bool
     
     Rule: ... -> ...
     """
@@ -6255,25 +6255,25 @@ def logcumsumexp(x: Tensor, axis: int) -> Tensor:
     """
 def logical_and(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
-    Whether neither is zero: bool
+    True where neither is zero: bool
     
     Rule: ..., ... -> ...
     """
 def logical_not(x: Tensor) -> Tensor:
     """
-    Whether x is zero: bool
+    True where x is zero: bool
     
     Rule: ... -> ...
     """
 def logical_or(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
-    Whether one is not zero: bool
+    True where one is not zero: bool
     
     Rule: ..., ... -> ...
     """
 def logical_xor(x1: Tensor | float, x2: Tensor | float) -> Tensor:
     """
-    Whether just one is not zero: bool
+    True where just one is not zero: bool
     
     Rule: ..., ... -> ...
     """
@@ -6343,7 +6343,7 @@ def mean(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, kee
     """
 def measured_bytes(model: Module) -> dict:
     """
-    What it took: the most since the model was sharded, and the traffic
+    The measured bytes: the most since the model was sharded, and the traffic
     """
 def median(x: Tensor, axis: int | None = None, keepdims: builtins.bool = False) -> typing.Any:
     """
@@ -6439,7 +6439,7 @@ def negative(x: Tensor) -> Tensor:
     """
 def newest_complete_checkpoint(directory: str, world: Communicator | None = None) -> str:
     """
-    By names, sizes and headers; '' when there is none. With `world` all its ranks, which call it together, get what the first one finds: each might find another one while a job saves
+    Uses names, sizes and headers; '' if there is none. With `world` all its ranks, which call it together, get what the first one finds: each might find another one while a job saves
     """
 def newton_schulz(m: Tensor, steps: int = 5, coefficients: typing.Annotated[collections.abc.Sequence[float], "FixedSize(3)"] = [3.4445, -4.775, 2.0315], eps: float = 1e-07) -> Tensor:
     """
@@ -6467,7 +6467,7 @@ def norm(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None, kee
     """
 def normal(shape: tuple[int, ...], mean: float = 0.0, std: float = 1.0, *, dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
-    Of a normal distribution, from the rank's random state: equal bits for any mesh
+    Draws of a normal distribution, from the rank's random state: equal bits for any mesh
     """
 def normal_(x: typing.Any, mean: float = 0.0, std: float = 1.0) -> typing.Any:
     """
@@ -6575,7 +6575,7 @@ def rad2deg(x: Tensor) -> Tensor:
     """
 def rand(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
-    Evenly in [0, 1); equal bits for any mesh
+    Even draws from [0, 1); equal bits for any mesh
     """
 def rand_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
@@ -6589,7 +6589,7 @@ def randint_like(x: Tensor, low: int, high: int, *, dtype: DType | str | None = 
     """
 def randn(*args, shape: tuple[int, ...] = (), dtype: DType | str | None = None, device: Device | str | None = None, mesh: DeviceMesh | None = None, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
-    Of the standard normal distribution; equal bits for any mesh
+    Standard normal draws; equal bits for any mesh
     """
 def randn_like(x: Tensor, *, dtype: DType | str | None = None, device: Device | str | None = None, requires_grad: builtins.bool = False) -> Tensor:
     """
@@ -6647,7 +6647,7 @@ def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = N
     """
 def rests_on_disk(tensor: Tensor) -> builtins.bool:
     """
-    Whether the elements of this rank rest in a file (offload="disk:DIR")
+    True when the elements of this rank rest in a file (offload="disk:DIR")
     """
 def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-05) -> Tensor:
     """
@@ -6783,7 +6783,7 @@ def sign(x: Tensor) -> Tensor:
     """
 def signbit(x: Tensor) -> Tensor:
     """
-    Whether the sign is negative, also of -0 and NaN: bool
+    True where the sign is negative, also of -0 and NaN: bool
     
     Rule: ... -> ...
     """
@@ -6855,7 +6855,7 @@ def square(x: Tensor) -> Tensor:
     """
 def squeeze(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None) -> Tensor:
     """
-    Without the dims of size 1 that `axis` names, or all of them; a view
+    Removes the dims of size 1 that `axis` names, or all of them; a view
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
@@ -6866,7 +6866,7 @@ def stack(arrays: collections.abc.Sequence[Tensor], axis: int = 0) -> Tensor:
 @typing.overload
 def state_dict(part: Module) -> StateDict:
     """
-    Of a module or an optimizer; its tensors alias. No traffic
+    The state of a module or an optimizer; its tensors alias. No traffic
     """
 @typing.overload
 def state_dict(part: Optimizer) -> StateDict:
@@ -6980,7 +6980,7 @@ def transformer_styles(config: TransformerConfig, *, sequence_parallel: builtins
     """
 def transpose(x: Tensor, dim0: int, dim1: int) -> Tensor:
     """
-    With two dims exchanged; a view
+    Exchanges two dims; a view
     
     Rule: d0 d1  -> d1 d0    (by its attributes; this one of [5, 7])
     """
@@ -7044,7 +7044,7 @@ def unique_values(x: Tensor) -> Tensor:
     """
 def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """
-    With a new dim of size 1 before dim `dim`; a view
+    Adds a dim of size 1 before dim `dim`; a view
     
     Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
     """
@@ -7066,11 +7066,11 @@ def vecdot(x1: Tensor, x2: Tensor, *, axis: int = -1) -> Tensor:
     """
 def vector_norm(x: Tensor, *, axis: int | collections.abc.Sequence[int] | None = None, keepdims: builtins.bool = False, ord: float = 2.0) -> Tensor:
     """
-    Over `axis` (all dims unless given): the ord-th root of the sum of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
+    The ord-th root of the sum over `axis` (all dims unless given) of magnitudes to that power; inf and -inf the largest and smallest magnitude, 0 the number of nonzero elements. Integers are converted to float32. The gradient of zeros is 0
     """
 def visualize(tensor: Tensor, placements: Placements | collections.abc.Sequence[Shard | Replicate | Partial] | dict[str, Shard | Replicate | Partial] | None = None) -> Picture:
     """
-    Which rank holds which part of a tensor, as a Picture. With `placements`, also the plan of tensor.redistribute(placements) and which rank holds which part after it. No communication
+    The part of a tensor on each rank, as a Picture. With `placements`, also the plan of tensor.redistribute(placements) and which rank holds which part after it. No communication
     """
 def vsplit(x: Tensor, indices_or_sections: int | collections.abc.Sequence[int]) -> tuple:
     """
@@ -7187,7 +7187,7 @@ def _init_calculate_gain(nonlinearity: str, param: float | None = None) -> float
     """
 def _torch_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
     """
-    Of logits [..., classes], the last dim however many there are, against classes [...] or, of logits [rows, classes] or [classes], probabilities of their shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
+    The loss of logits [..., classes] (always in the last dim) against classes [...] or, of logits [rows, classes] or [classes], probabilities of their shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
     """
 def _torch_linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0) -> Tensor:
     """
@@ -7215,13 +7215,13 @@ def _torch_constant_pad_nd(input: Tensor, pad: collections.abc.Sequence[int], va
     """
 def _torch_all(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
     """
-    Whether all elements along `dim` are not zero: bool; true of none
+    True where all elements along `dim` are not zero: bool; true of none
     
     Rule: d0:min d1  -> d1    (by its attributes; this one of [5, 7])
     """
 def _torch_any(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None, keepdim: builtins.bool = False) -> Tensor:
     """
-    Whether any element along `dim` is not zero: bool; false of none
+    True where any element along `dim` is not zero: bool; false of none
     
     Rule: d0:max d1  -> d1    (by its attributes; this one of [5, 7])
     """
@@ -7323,7 +7323,7 @@ def _torch_diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
     """
 def _torch_equal(input: Tensor, other: Tensor) -> builtins.bool:
     """
-    Whether both have the same shape and elements: one bool, equal on all ranks
+    True when both have the same shape and elements: one bool, equal on all ranks
     """
 def _torch_nonzero_static(input: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     """
@@ -7335,7 +7335,7 @@ def _torch_slice(input: Tensor, dim: int = 0, start: int | None = None, end: int
     """
 def _torch_squeeze(input: Tensor, dim: int | collections.abc.Sequence[int] | None = None) -> Tensor:
     """
-    Without the dims of size 1, or without those of `dim` that have it
+    Removes the dims of size 1, or those of `dim` that have it
     """
 def _torch_take(input: Tensor, index: Tensor) -> Tensor:
     """
@@ -7343,7 +7343,7 @@ def _torch_take(input: Tensor, index: Tensor) -> Tensor:
     """
 def _torch_round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """
-    To the nearest number with so many decimals; halves to even
+    Rounds to the nearest number with so many decimals; halves to even
     """
 def _torch_l1_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor:
     """

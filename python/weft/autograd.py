@@ -10,7 +10,7 @@ from weft._weft import backward, grad
 
 
 class _Context:
-    """What the forward and the backward of one call of a Function share."""
+    """State that the forward and the backward of one call of a Function share."""
 
     def __init__(self, needs_input_grad):
         self.needs_input_grad = needs_input_grad

@@ -29,7 +29,7 @@ class Parameters(list):
 
 
 def _tensor_for(own, given):
-    """What a state dict holds as a tensor, over the mesh of the receiver's where that has one."""
+    """The tensor of an entry of a state dict, over the receiver's mesh where that has one."""
     if isinstance(given, (_weft.Tensor, _weft.Parameter)):
         return given
     given = _array_api.asarray(given.detach() if hasattr(given, "detach") else given)
@@ -72,7 +72,7 @@ def _lines(module, indent):
 
 
 class _Methods:
-    """What modules have in addition to the methods of the compiled class."""
+    """Members that modules have in addition to the methods of the compiled class."""
 
     __deepcopy__ = _members.deepcopy
     __setattr__ = _members.set_attribute
@@ -227,7 +227,7 @@ def _as_tensor(name):
 
 
 def _get_of_tensor(self, name):
-    """What a tensor has: of that which forward computes with."""
+    """Returns an attribute of the tensor that forward computes with."""
     if name.startswith("_"):
         raise AttributeError(f"Parameter has no attribute {name!r}")
     return getattr(self.tensor(), name)

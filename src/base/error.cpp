@@ -25,8 +25,8 @@ std::string formatted(const char* format, ...) {
   return text;
 }
 
-/// Whether a terminal acts on the character or shows nothing: controls, marks and overrides of the
-/// direction of text, separators of lines, characters of no width, tags.
+/// True when a terminal acts on the character or shows nothing: controls, marks and overrides of
+/// the direction of text, separators of lines, characters of no width, tags.
 static bool is_hidden(int32_t code) {
   constexpr std::pair<int32_t, int32_t> ranges[] = {
       {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},     {0x34f, 0x34f},    {0x61c, 0x61c},

@@ -16,7 +16,7 @@ class LoadedLibrary {
   constexpr LoadedLibrary(const char* file, const char* directory, bool is_global = false)
       : file_(file), directory_(directory), is_global_(is_global) {}
 
-  /// Of dlopen. std::runtime_error when the library cannot be loaded.
+  /// The handle of dlopen. std::runtime_error when the library cannot be loaded.
   void* handle() const;
   /// std::runtime_error naming the library when it has no such symbol.
   void* symbol(const char* name) const;

@@ -42,7 +42,7 @@ static void* map_huge(size_t bytes) {
   const size_t before = -reinterpret_cast<uintptr_t>(begin) % kHugePage;
   if (before > 0) munmap(begin, before);
   munmap(begin + before + bytes, kHugePage - before);
-  // Only advice: without huge pages the memory is the same, but slower.
+  // This is only advice: without huge pages the memory is the same, but slower.
   madvise(begin + before, bytes, MADV_HUGEPAGE);
   return begin + before;
 }

@@ -56,7 +56,7 @@ class SharedHeap : NotCopied {
   /// Allocates `bytes` > 0, aligned to 64; from 2 MiB on in huge pages, which it advises and
   /// touches. Returns nullptr when the region is full.
   void* try_allocate(size_t bytes);
-  /// As `try_allocate`, but throws std::runtime_error when the region is full.
+  /// Does what `try_allocate` does, but throws std::runtime_error when the region is full.
   void* allocate(size_t bytes);
   /// Frees a block; from 2 MiB on the memory returns to the system.
   void free(void* data, size_t bytes);

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// Whether an argument of a kernel is on a GPU. Arguments that are no blocks do not count.
+/// True when an argument of a kernel is on a GPU. Arguments that are no blocks do not count.
 inline bool is_on_gpu(const MemoryBlock& block) { return cuda::on_cuda(block); }
 inline bool is_on_gpu(Device device) { return device.kind == DeviceKind::cuda; }
 template <class Other> constexpr bool is_on_gpu(const Other&) { return false; }
@@ -16,7 +16,7 @@ template <class... Arguments> bool are_on_gpu(const Arguments&... arguments) {
   return (is_on_gpu(arguments) || ...);
 }
 
-/// Whether memory can be read 16 bytes at a time.
+/// True when memory can be read 16 bytes at a time.
 inline bool is_aligned(const void* data) { return reinterpret_cast<uintptr_t>(data) % 16 == 0; }
 
 /// Returns `block` with two dims exchanged.

@@ -15,7 +15,7 @@
 
 namespace weft {
 
-/// What makes this process a rank. It lasts as long as the process: tensors may outlive `main`.
+/// Makes this process a rank. It lasts as long as the process: tensors may outlive `main`.
 struct Connection {
   /// The first connection of this process to others, whose memory it shares; null before.
   static constinit inline Connection* first = nullptr;
@@ -50,7 +50,7 @@ void end_before_finalize(const MpiLibrary& mpi);
 /// `connect` with all processes of the MPI that the program has initialised.
 Communicator connect_all_of_mpi(const RunOptions& options);
 
-/// In a child of this process, which is not a rank and has none of the shared memory.
+/// Called in a child of this process, which is not a rank and has none of the shared memory.
 void forget_connections();
 
 /// The text with which this process enters an MpiSession.

@@ -46,7 +46,7 @@ class GuestEngines {
     });
   }
 
-  /// At the start of MPI_Finalize, which all processes call: ends all engines together.
+  /// Called at the start of MPI_Finalize, which all processes call: ends all engines together.
   void end_all() {
     const std::lock_guard lock(mutex_);
     for (const auto& engine : engines_) engine->leave();

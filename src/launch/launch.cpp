@@ -21,11 +21,11 @@ namespace weft {
 
 using LaunchClock = LaunchRank::Clock;
 
-/// For the others to end by themselves when one has failed, then from SIGTERM to SIGKILL.
+/// The time for the others to end when one has failed, then from SIGTERM to SIGKILL.
 static constexpr std::chrono::milliseconds kOwnEnd{2000}, kLastSignal{1000};
-/// For a stopped rank to be continued when the others have exited.
+/// The time for a stopped rank to be continued when the others have exited.
 static constexpr std::chrono::seconds kStoppedEnd{5};
-/// Between two looks at a terminal that others read, and at what exited ranks left running.
+/// The time between looks at a terminal that others read, and at what exited ranks left running.
 static constexpr std::chrono::milliseconds kLook{100};
 static constexpr int kTimedOut = 124, kNotStarted = 127, kIncompleteOutput = 1;
 
@@ -86,7 +86,7 @@ class LaunchedJob {
   }
 
  private:
-  /// How strongly the ranks have been asked to exit.
+  /// The way in which the ranks have been asked to exit.
   enum class Ending { none, by_itself, terminated, killed };
 
   /// The environment of a rank, as "NAME=value"; the first value of a name counts.
@@ -182,7 +182,7 @@ class LaunchedJob {
 
   void ended(int rank, const RankExit& how) {
     if (told_to_end_ != 0 && how.code == 128 + told_to_end_) {
-      // As told: the others take the time that they need.
+      // The rank ended as told: the others take the time that they need.
       return fail_first(how.code, rank,
                         concat("ended by ", name_of_signal(told_to_end_), seconds_in_words()));
     }
@@ -289,7 +289,7 @@ class LaunchedJob {
   Ending ending_ = Ending::none;
   LaunchClock::time_point next_ending_{};
   bool timed_out_ = false;
-  /// Since when all ranks that have not exited are stopped.
+  /// The time since which all ranks that have not exited are stopped.
   std::optional<LaunchClock::time_point> stopped_since_;
   /// The last signal passed on that ends a program, or 0.
   int told_to_end_ = 0;

@@ -5,13 +5,13 @@
 
 namespace weft {
 
-/// How this process was started: alone, or as one rank of several.
+/// The start of this process: alone, or as one rank of several.
 struct Launched {
   /// "weft run", "mpirun", "mpiexec", "torchrun", "srun"; empty when alone.
   std::string by = {};
   int rank = 0;
   int size = 1;
-  /// Within this host; `local_size` is 0 when unknown.
+  /// The rank within this host; `local_size` is 0 when unknown.
   int local_rank = 0;
   int local_size = 1;
   /// Equal for all processes of a job; empty where the launcher has no name for it.

@@ -209,7 +209,7 @@ void RankOutput::write_line(std::string_view line, std::string_view end) {
   sink_.add(end);
 }
 
-/// For what a rank left running to write its last (a `tee` at the end of its output).
+/// The time for what a rank left running to write its last (a `tee` at the end of its output).
 static constexpr std::chrono::milliseconds kLastWords{500};
 
 void RankOutput::read() {

@@ -74,9 +74,9 @@ class LineSink {
   void write();
   int descriptor() const { return descriptor_; }
   bool is_empty() const { return written_ == waiting_.size(); }
-  /// Whether callers should wait before they add more.
+  /// True when callers should wait before they add more.
   bool is_full() const { return waiting_.size() - written_ >= kMost; }
-  /// Why something that was added was dropped, as an errno; 0: nothing was.
+  /// The reason for which something added was dropped, as an errno; 0: nothing was.
   int error() const { return error_; }
 
  private:
@@ -151,7 +151,7 @@ class LaunchInput : NotCopied {
   std::string typed_;
 };
 
-/// How a process ended.
+/// The end of a process.
 struct RankExit {
   /// Its exit code, or 128 + the signal that killed it.
   int code = 0;

@@ -97,7 +97,7 @@ TEST(Finite, LoadTakesTheNewestOfARun) {
 TEST(Finite, CountsAndNamesTheFirstTensor) {
   for (const int ranks : {1, 3}) {
     for (const bool sharded : {false, true}) {
-      // What is written at once, and what from the copy, meet within an element.
+      // Elements written at once, and those written from the copy, meet within an element.
       for (const int64_t async_bytes : {-1, 0, 101, 1003}) {
         const auto report = [&](const std::vector<Poison>& poison) {
           return saved(ranks, sharded, async_bytes, poison);

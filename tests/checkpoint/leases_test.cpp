@@ -50,13 +50,13 @@ class Process {
     for (const int end : {to_[0], to_[1], from_[0], from_[1]}) ::close(end);
   }
 
-  /// In the child: reports a byte, waits for one.
+  /// The child calls this: it reports a byte, and waits for one.
   void report() const { ASSERT_EQ(::write(from_[1], "x", 1), 1); }
   void wait() const {
     char byte;
     ASSERT_EQ(::read(to_[0], &byte, 1), 1);
   }
-  /// In the parent: waits for the child's byte, sends one.
+  /// The parent calls this: it waits for the child's byte, and sends one.
   void await() const {
     char byte;
     ASSERT_EQ(::read(from_[0], &byte, 1), 1);
@@ -198,7 +198,7 @@ TEST_F(Leases, OfAStepOfTheSameSlurmJobIsRefusedWhileItLives) {
 
 TEST_F(Leases, IsLeftAsItIsByAChildOfFork) {
   auto lease = taken(kLong);
-  // Until the thread that renews waits.
+  // The test sleeps until the thread that renews waits.
   std::this_thread::sleep_for(milliseconds(200));
   const pid_t child = ::fork();
   if (child == 0) {

@@ -12,7 +12,7 @@
 namespace weft::tests {
 namespace {
 
-/// Against steps of PyTorch, right and with a fault: tests/reference/make_check_step.py.
+/// Compares with steps of PyTorch, right and with a fault: tests/reference/make_check_step.py.
 class CheckStep : public testing::Test {
  protected:
   static inline const std::string kFolder = WEFT_SOURCE_DIR "/tests/reference/check_step/";

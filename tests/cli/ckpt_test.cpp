@@ -304,7 +304,7 @@ TEST_F(Ckpt, SavesNothingThatIsNotFiniteUnlessTold) {
   const std::string poisoned = newest(saved), more = train("--mesh dp=2 --steps 3 --resume ");
   expect(0, more + saved, "passed over " + poisoned + ", which is COMPLETE: finite elements: all");
   expect(0, more + saved, "after step 1");
-  // Where it is the best that there is, it is loaded, and not passed over.
+  // If it is the best that there is, it is loaded, and not passed over.
   const std::string best = scratch_.path("best");
   fs::create_directory(best);
   fs::copy(poisoned, best + poisoned.substr(poisoned.rfind('/')), fs::copy_options::recursive);
@@ -441,7 +441,7 @@ TEST_F(Ckpt, ResumesFromAnOlderOneWhenTheNewestHasABadByte) {
   expect(0, train("--steps 5 --mesh dp=2 --resume " + saved), "after step 2");
 }
 
-/// Without --model it is the checkpoint's.
+/// The default of --model is the checkpoint's.
 TEST_F(Ckpt, ResumesTheModelThatWasSaved) {
   const std::string saved = scratch_.path("saved");
   expect(0, train("--steps 2 --save " + saved), "saved");
@@ -457,7 +457,7 @@ int code_of_signalled(const std::string& command, const std::string& saved, cons
     ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     ::_exit(127);
   }
-  // While it trains and saves every other step.
+  // The checks run while it trains and saves every other step.
   std::error_code ignored;
   const auto is_saving = [&] {
     for (const auto& entry : fs::directory_iterator(saved, ignored)) {

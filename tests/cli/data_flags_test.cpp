@@ -96,7 +96,7 @@ TEST_F(DataFlags, AMixtureGoesOnOnOtherRanks) {
   }
 }
 
-/// Those of make_data_losses.py.
+/// The losses are those of make_data_losses.py.
 TEST_F(DataFlags, LossesEqualThoseOfPyTorch) {
   const auto expected = nlohmann::json::parse(std::ifstream(kFiles / "losses.json"));
   const std::string metrics = scratch_.path("metrics.jsonl");

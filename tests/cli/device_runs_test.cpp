@@ -142,7 +142,7 @@ TEST_F(DeviceRuns, SaveTheStepUnderWayWhenTheyAreStopped) {
                             " || test $i -gt 600; do sleep 0.1; i=$((i+1)); done; ",
                             "kill -TERM $p; wait $p; code=$?; cat ", out, "; exit $code")),
          128 + SIGTERM, "stopped at step ");
-  // Only the generated text: sanitizers add warnings on stderr.
+  // It compares only the generated text: sanitizers add warnings on stderr.
   const std::string sample = concat(WEFT_PROGRAM, " sample --resume ", folder,
                                     " --prompt 'line ' --tokens 9 --temperature 0 2>/dev/null ");
   const Outcome there = run_command(concat(sample, "--ranks 2 --device cuda"));

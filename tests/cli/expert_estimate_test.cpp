@@ -80,7 +80,7 @@ TEST_F(ExpertEstimate, TakesAnImbalance) {
 
 /// Parts hide travelling tokens behind products, all but one part of them, and the bytes stay.
 TEST_F(ExpertEstimate, PredictsChunks) {
-  // So many tokens that gathering parameters does not bound the step.
+  // There are so many tokens that gathering parameters does not bound the step.
   const std::string flags = "--mesh ep=64 --batch 256 --seq 4096";
   const nlohmann::json one = estimated(flags), two = estimated(flags + " --expert-chunks 2"),
                        four = estimated(flags + " --expert-chunks 4");

@@ -31,7 +31,7 @@ make_hosts() {
 make_hosts >"$scratch/hosts.log" 2>&1 ||
   skip "network namespaces are not allowed here: $(tail -n 1 "$scratch/hosts.log")"
 
-# What mpirun calls in ssh's place: options, the host, and a command for it.
+# The agent that mpirun calls in ssh's place: options, the host, and a command for it.
 cat >"$scratch/agent" <<END
 #!/bin/sh
 while [ "\${1#-}" != "\$1" ]; do shift; done

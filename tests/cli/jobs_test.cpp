@@ -15,7 +15,7 @@ namespace weft {
 static const std::string kProgram = WEFT_PROGRAM;
 static const std::string kText = WEFT_SOURCE_DIR "/include/weft";
 
-/// How four ranks are started.
+/// The way in which four ranks are started.
 struct Way {
   const char* name;
   std::string command;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What `weft train` does around its steps: validation, the best model, policies.
+// The work of `weft train` around its steps: validation, the best model, policies.
 
 #include <gtest/gtest.h>
 

@@ -118,7 +118,7 @@ TEST_F(ModelFiles, OfTheTargetStay) {
   EXPECT_EQ(bytes_in(scratch_.path("in-out/tokenizer.json")), "another");
 }
 
-/// What is kept is the model's that the run or the import began with last.
+/// The files are those of the model that the run or the import began with last.
 TEST_F(ModelFiles, OfAnotherModelAreReplaced) {
   const std::string other = scratch_.path("other"), in = scratch_.path("in");
   fs::copy(model_, other, fs::copy_options::recursive);

@@ -94,7 +94,7 @@ TEST_F(Offload, ResumesFromItsCheckpoint) {
       concat("--steps 6 --save ", scratch_.path("run"), " --save-every 2 --keep 0 ");
   EXPECT_EQ(numbers_of(concat(save, "--ranks 2", all)), expected);
   const std::vector<std::string> last(expected.begin() + 4, expected.end());
-  // From disk to disk, and to memory.
+  // The run resumes from disk to disk, and to memory.
   for (const std::string& tier : {all, std::string()}) {
     forget_newest(scratch_.path("run"));
     const std::string resume = concat(" --resume ", scratch_.path("run"));

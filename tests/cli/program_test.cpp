@@ -184,7 +184,7 @@ TEST_F(Program, ReplacesNoFileOfAnEarlierRun) {
          "exists and cannot be renamed (File name too long), expected no file");
   expect(0, small("--metrics /dev/null"), "step");
   EXPECT_FALSE(fs::exists("/dev/null.1"));
-  // Through a link, which stays.
+  // A link, which stays, leads to the file.
   fs::create_symlink(metrics, scratch_.path("link"));
   expect(0, small("--metrics " + scratch_.path("link")), concat(metrics, ".3"));
   EXPECT_TRUE(fs::is_symlink(scratch_.path("link")));

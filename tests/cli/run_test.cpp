@@ -98,7 +98,7 @@ TEST_F(Run, GivesStdinToRankZero) {
                      "printf 'a\\nb' | ")
                 .text,
             "[0] a\n[0] bend\n[1] end\n");
-  // Without any of the three.
+  // All three are closed.
   const std::string file = scratch_.path("alone");
   EXPECT_EQ(run(concat(WEFT_PROGRAM, " run -n 2 -- sh -c 'cat; echo $WEFT_RANK >>", file,
                        "' <&- >&- 2>&-"))

@@ -182,7 +182,7 @@ TEST_F(Text, TheTokenizerIsThatOfTheModelThatARunBeganWith) {
   }
 }
 
-/// In single quotes of the shell.
+/// Puts the text in single quotes of the shell.
 std::string in_shell(const std::string& text) {
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);

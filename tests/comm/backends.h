@@ -19,7 +19,7 @@ namespace weft {
 struct Backend {
   const char* name;
   std::function<void(int ranks, const std::function<void(Communicator)>& body)> run;
-  /// Whether reductions add in rank order.
+  /// True when reductions add in rank order.
   bool adds_in_rank_order = true;
   /// The maximum number of ranks to run on.
   int most_ranks = 8;

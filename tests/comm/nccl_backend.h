@@ -19,7 +19,7 @@ Communicator by_way_of_gpus(const Communicator& world);
 /// Runs `body` on ranks that are threads; their collectives go through emulated devices.
 void run_on_nccl(int ranks, const std::function<void(Communicator)>& body);
 
-/// As `run_on_nccl`, with `use_deterministic_algorithms`.
+/// Does what `run_on_nccl` does, with `use_deterministic_algorithms`.
 void run_on_nccl_in_rank_order(int ranks, const std::function<void(Communicator)>& body);
 
 /// Runs `body` on ranks that are threads and cannot access each other's devices.

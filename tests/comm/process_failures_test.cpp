@@ -29,7 +29,7 @@ using Body = std::function<void(Communicator)>;
 
 static constexpr std::chrono::milliseconds kDeadline{800};
 
-/// How a process ended, and its output.
+/// The end of a process, and its output.
 struct Ended {
   int status = 0;
   double seconds = 0;

@@ -46,7 +46,7 @@ TEST(ReduceN, SumsMoreThanTheCachesHold) {
              static_cast<int64_t>(size));
     EXPECT_EQ(into[0], -1);
     EXPECT_TRUE(std::equal(expected.begin(), expected.end(), into.begin() + 1)) << n;
-    // In place of a source.
+    // The result may take the place of a source.
     reduce_n(ReduceOp::sum, DType::f32, pointers_to(sources), {sources[n - 1].data()},
              static_cast<int64_t>(size));
     EXPECT_EQ(sources[n - 1], expected) << n;

@@ -94,7 +94,7 @@ void expect_equal(const float* values, int64_t count,
   ASSERT_EQ(wrong, 0) << "of " << count << ", the first one " << first;
 }
 
-/// For each piece: the counts of all ranks, that of this rank, and their sum.
+/// Lists for each piece the counts of all ranks, that of this rank, and their sum.
 struct Counts {
   std::vector<std::vector<int64_t>> of_ranks;
   std::vector<int64_t> own, all;

@@ -114,7 +114,7 @@ TEST_F(DeviceGraph, RefusesWhatIsNotTheSameEachTime) {
 TEST_F(DeviceGraph, UpdatesAsTheOptimizerDoesByItself) {
   Recipe recipe{.axes = {{"dp", 1}}};
   EXPECT_EQ(numbers_of_steps(true, recipe), numbers_of_steps(false, recipe));
-  // With bf16 copies of the parameters, which are refreshed when the parameters change.
+  // This run has bf16 copies of the parameters, which are refreshed when the parameters change.
   recipe.options.precision = {.compute = bf16, .gather = bf16, .reduce = f32};
   EXPECT_EQ(numbers_of_steps(true, recipe), numbers_of_steps(false, recipe));
 }

@@ -21,7 +21,7 @@ struct Case {
   std::vector<MeshAxis> axes = {{"ep", 2}};
   int64_t chunks = 1;
   bool shares = true;
-  /// What runs again in backward: "", "block" or "experts".
+  /// The modules that run again in backward: "", "block" or "experts".
   std::string recomputes = {};
   /// Experts are sharded as a unit of their own, which stays gathered.
   bool has_unit = false;

@@ -16,14 +16,14 @@
 
 namespace weft {
 
-/// How to train a small Llama.
+/// The recipe for training a small Llama.
 struct Recipe {
   std::vector<MeshAxis> axes;
   FullyShardOptions options = {};
   bool tensor_parallel = false;
   /// Parts of the products of tensor parallelism, along the sequence if more than 1.
   int parts = 1;
-  /// Whether to offload the optimizer's state.
+  /// True when the optimizer's state is offloaded.
   bool offload_state = false;
   int micro_steps = 1;
   /// Function that runs the ranks.

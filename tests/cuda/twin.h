@@ -35,7 +35,7 @@ class Twin {
     copy(back.block, there_);
     return back.values();
   }
-  /// After one computation on both: expect_near, by default with a few roundings of the dtype.
+  /// Compares after a computation on both: expect_near, by default with a few roundings of dtype.
   void expect_alike(double roundings = 4) const {
     expect_near(fetched(), here_.values(), roundings * rounding(there_.dtype));
   }

@@ -13,7 +13,7 @@
 namespace weft {
 namespace {
 
-/// What NumPy computes by hand of four logits: 0, log 2, log 4, log 8 have 1, 2, 4 and 8 parts.
+/// The logits that NumPy computes with by hand: 0, log 2, log 4, log 8 have 1, 2, 4 and 8 parts.
 const std::vector<double> kLogits = {0, std::log(2), std::log(4), std::log(8)};
 
 void expect_near(const std::vector<double>& actual, const std::vector<double>& expected) {
@@ -49,7 +49,7 @@ TEST(Generate, TakesTheLikeliestTokensOnEveryMesh) {
       const std::vector<int64_t> prompt = {3, 1, 4};
       const auto ids = generate(model, mesh, prompt, options);
       EXPECT_EQ(ids.size(), 9u);
-      // Without the cache: the likeliest token after each prefix.
+      // The expected token, without the cache, is the likeliest one after each prefix.
       const NoGrad no_grad;
       std::vector<double> all(prompt.begin(), prompt.end());
       for (const int64_t id : ids) {

@@ -294,7 +294,7 @@ TEST(Tokenizer, ReadsPatternsAsOnigurumaDoes) {
   EXPECT_EQ(refusal("a*"), "expected one that cannot match nothing");
 }
 
-/// What the package tokenizers 0.23 does: its \w matches marks, and alone also "\u00b2".
+/// Follows the package tokenizers 0.23: its \w matches marks, and alone also "\u00b2".
 TEST(Tokenizer, MatchesTheWordsOfOniguruma) {
   const auto kept = [](const char* pattern) {
     json vocab;

@@ -42,7 +42,7 @@ struct FamilySetup {
 };
 
 /// Compares samples of logits and gradients with those of transformers to 1e-5 of the largest value
-/// of each, and the losses of 20 AdamW steps to 1e-4. To be called on all ranks.
+/// of each, and the losses of 20 AdamW steps to 1e-4. All ranks call it.
 void expect_as_transformers(const FamilyReference& reference, const FamilySetup& setup = {});
 
 }  // namespace weft

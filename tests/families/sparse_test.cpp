@@ -37,7 +37,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 
 }  // namespace
 
-/// As published: 671 B and 37 B, 46.7 B and 12.9 B.
+/// The published numbers are 671 B and 37 B, 46.7 B and 12.9 B.
 TEST(Sparse, ParametersAreThoseOfThePapers) {
   const ParameterCounts deepseek = parameters_of(transformer_config_of(kDeepSeekV3, "text"));
   EXPECT_EQ(deepseek.total, 671'026'404'352);

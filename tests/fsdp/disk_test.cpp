@@ -16,7 +16,7 @@
 namespace weft {
 namespace {
 
-/// With the states that rest on disk.
+/// A sharded run with the states that rest on disk.
 struct DiskWay : ShardedWay {
   bool parameters = true, gradients = true, state = true;
   bool recomputes = false;

@@ -50,7 +50,7 @@ class Twice final : public Module {
   std::vector<std::shared_ptr<Linear>> layers_;
 };
 
-/// How a model is run.
+/// The way in which a model is run.
 struct Usage {
   const char* name;
   bool tied = false;
@@ -140,7 +140,7 @@ TEST(Gradients, HoldAPenaltyOnAParameter) {
   expect_those_of_a_plain_model({.name = "penalty", .penalty = true}, presets());
 }
 
-/// For presets that keep unsharded parameters between steps.
+/// The presets are those that keep unsharded parameters between steps.
 TEST(Gradients, HoldAPenaltyThatComesAlone) {
   std::vector<Preset> keeping = presets();
   keeping.erase(keeping.begin(), keeping.begin() + 2);
@@ -178,7 +178,7 @@ class Thrice final : public Module {
   ParameterPtr weight_;
 };
 
-/// As the outermost param group, and as a part.
+/// The weight is in the outermost param group, and in a part.
 TEST(Gradients, HoldAWeightThatIsReadAgain) {
   for (bool is_part : {false, true}) {
     for (const Preset& preset : presets()) {

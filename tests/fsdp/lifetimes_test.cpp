@@ -237,7 +237,7 @@ TEST(Lifetimes, ALossDoesNotOutliveItsModel) {
   });
 }
 
-/// As when Python's garbage collector runs there, while a gather of the owning thread is pending.
+/// This happens when Python's garbage collector runs there, while a gather of the owner is pending.
 TEST(Lifetimes, AModelMayEndOnAnotherThread) {
   std::array<std::shared_ptr<Sequential>, 2> models;
   std::barrier both(2);

@@ -165,7 +165,7 @@ TEST(Methods, LeaveTheGradientsOfAPlainModel) {
   }
 }
 
-/// What a method changes, the prediction knows: bytes received and buffers of a step after an
+/// The prediction knows what a method changes: bytes received and buffers of a step after an
 /// update.
 TEST(Methods, ArePredicted) {
   for (const Mesh& given : meshes()) {

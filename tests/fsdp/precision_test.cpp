@@ -131,7 +131,7 @@ TEST(Precision, WiresCarryTheirDtypes) {
   });
 }
 
-/// In its default, that of the parameter at rest.
+/// The default is the dtype of the parameter at rest.
 TEST(Precision, GradientsHaveTheDtypeOfTheirSums) {
   run_ranks(3, [](Communicator world) {
     DeviceMesh mesh(world, {{"dp", 3}});

@@ -145,7 +145,7 @@ TEST(QuantizedStages, FewerBytesCrossTheSlowAxis) {
       const int64_t crossed = received("across") - before;
       EXPECT_EQ(crossed, scattered_bytes(*staged, "across"));
       EXPECT_EQ(received("within") - inside, scattered_bytes(*staged, "within"));
-      // At once each of the other hosts' ranks sends its own codes.
+      // In one stage each of the other hosts' ranks sends its own codes.
       EXPECT_EQ(crossed * (a * w - 1), at_once * (a - 1));
       const int64_t from_others = at_once / (a * w - 1) * (a - 1) * w;
       EXPECT_EQ(crossed * w, from_others);

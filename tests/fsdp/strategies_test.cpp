@@ -177,7 +177,7 @@ TEST(Strategies, MoveAsTheTableSays) {
   }
 }
 
-/// Across groups: 2 x the 1/shard once; within groups: as full_shard.
+/// Gradients move across groups 2 x the 1/shard once, and within groups as in full_shard.
 TEST(Strategies, HybridDefersTheSumAcross) {
   run_ranks(4, [](Communicator world) {
     DeviceMesh mesh(world, {{"across", 2}, {"within", 2}});

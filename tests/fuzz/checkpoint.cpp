@@ -20,7 +20,7 @@ static void read_header(const std::string& text) {
   if (bytes != 64) std::abort();
 }
 
-/// What is understood is written as it was read, and each element of a small tensor has one owner.
+/// A valid manifest is written as it was read, and each element of a small tensor has one owner.
 static void read_manifest(const std::string& text) {
   const Manifest manifest = parsed_manifest("fuzz", text);
   if (!(parsed_manifest("fuzz", text_of(manifest)) == manifest)) std::abort();

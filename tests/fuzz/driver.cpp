@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// What libFuzzer does, without its feedback: fuzz [--seconds N] [--seed S] FILE|FOLDER... runs all
-// files, then changed copies of them for N seconds, the same ones for the same seed. An input that
-// ends the process, or takes more than 20 seconds of a core, is written to the file
+// This does what libFuzzer does, without its feedback: fuzz [--seconds N] [--seed S] FILE|FOLDER...
+// runs all files, then changed copies of them for N seconds, the same ones for the same seed. An
+// input that ends the process, or takes more than 20 seconds of a core, is written to the file
 // fuzz-<target>.input.
 
 #include <fcntl.h>

@@ -85,7 +85,7 @@ def texts_of_python(source):
 
 
 def mistake_in(kind, text, folder):
-    """What breaks the form, or None."""
+    """Returns what breaks the form, or None."""
     if re.match(r"\S+ has no attribute |[a-z_][\w ]*: \{\}$", text):
         return None  # as Python says it, or a text made elsewhere
     is_of_flag = folder == "cli" and re.match(r"(?:\{\})+ (?:is|has) ", text)  # flag or value

@@ -39,7 +39,7 @@ def without_template(head):
 
 
 def opened_by(head):
-    """What a brace after the declaration `head` opens: "scope", a function's name, or None."""
+    """Names what a brace after the declaration `head` opens: "scope", a function, or None."""
     head = without_template(head)
     if SCOPE.search(re.split(r"[(={]", head)[0]):
         return "scope"

@@ -11,7 +11,7 @@
 
 #include "tests/support/scratch.h"
 
-// As the header of a library declares them; tests/kernels/counter.cpp is that library.
+// The header of a library declares these; tests/kernels/counter.cpp is that library.
 extern "C" int next_count();
 extern "C" int last_count;
 

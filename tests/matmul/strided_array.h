@@ -65,7 +65,7 @@ class StridedArray {
     for (int64_t i = 0; i < numel(); ++i) all.push_back(at(i));
     return all;
   }
-  /// Whether all memory between the block's elements is unchanged.
+  /// True when all memory between the block's elements is unchanged.
   bool gaps_untouched() const {
     std::vector<bool> own(static_cast<size_t>(elements_));
     for (int64_t i = 0; i < numel(); ++i) own[static_cast<size_t>(offset(i))] = true;

@@ -92,7 +92,7 @@ static void go_on(const Communicator& world) {
   all_reduce(world, 4);
 }
 
-/// For a machine that starts many jobs at once.
+/// The time for a machine that starts many jobs at once.
 static constexpr std::chrono::seconds kForStarting{60};
 
 using Body = std::function<void(const Communicator&)>;

@@ -11,7 +11,7 @@
 
 namespace weft {
 
-/// How a job under mpirun ended, and its output.
+/// The end of a job under mpirun, and its output.
 struct JobEnd {
   int code = 0;
   double seconds = 0;

@@ -39,7 +39,7 @@ std::string error_with(const std::string& type, const Json& more) {
   return error.starts_with(start) ? error.substr(start.size()) : error;
 }
 
-/// What the config classes of transformers' versions write: see make_config_defaults.py.
+/// The output of the config classes of transformers' versions: see make_config_defaults.py.
 Json defaults() {
   std::ifstream file(WEFT_SOURCE_DIR "/tests/reference/config_defaults.json");
   return Json::parse(file);

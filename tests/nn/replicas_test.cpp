@@ -52,7 +52,7 @@ TEST(Replicas, EqualOnesPass) {
 TEST(Replicas, ADifferenceIsNamedOnAllRanks) {
   on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
     const TwoLayers model(Sharding(mesh, {Shard(0)}), Sharding(mesh, {Replicate()}));
-    // What is cut differs from rank to rank.
+    // The parameter that is cut differs from rank to rank.
     change(model, 0);
     check_replicas(model);
     if (mesh.rank() == 2) change(model, 1);

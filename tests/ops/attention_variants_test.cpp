@@ -235,7 +235,7 @@ TEST(AttentionVariants, CutHeadsBatchAndQueriesNeedNoTraffic) {
   const std::string kinds = "msga";
   const Variant variant{
       "all", {.window = 3, .softcap = 2, .dropout = 0.5}, kinds, {n.batch, n.heads, n.s, n.t}};
-  // By operand: q, k, v, mask, sinks, segments, slopes.
+  // The order of operands is q, k, v, mask, sinks, segments, slopes.
   const Placement r = Replicate();
   const std::vector<std::vector<Placement>> cuts = {
       {Shard(0), Shard(0), Shard(0), Shard(0), r, Shard(0), r},

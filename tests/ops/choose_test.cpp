@@ -127,7 +127,7 @@ static std::string words(const Op& op, std::span<const Sharding> given) {
   return op.spec().name + listed(given, [](const Sharding& s) { return placements_in_words(s); });
 }
 
-/// Up to three axes: as good as the best of all combinations, and the same layouts.
+/// Covers up to three axes: as good as the best of all combinations, and the same layouts.
 TEST(Choose, FindsWhatTheExhaustiveSearchFinds) {
   const std::vector<std::vector<MeshAxis>> meshes = {{{"a", 4}},
                                                      {{"a", 3}},

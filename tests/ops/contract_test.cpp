@@ -225,7 +225,7 @@ TEST(Contract, SliceOfAnotherDimIsAFreeView) {
   });
 }
 
-/// When a shard of the merged dim is one of its outer factor: (outer, inner, ranks) by direct
+/// Finds when a shard of the merged dim is one of its outer factor: (outer, inner, ranks) by direct
 /// counting.
 /// A split keeps a cut where parts have whole rows; a merge always does.
 TEST(Contract, ReshapeKeepsACutWhereBoundariesCoincide) {

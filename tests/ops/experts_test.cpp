@@ -136,7 +136,7 @@ TEST(Experts, OnOneDeviceEqualADenseComputation) {
   }
 }
 
-/// Which tokens rank (a, ep) of a 2 x 2 mesh has, and which experts, of tokens cut over both axes
+/// The tokens and experts that rank (a, ep) of a 2 x 2 mesh has, of tokens cut over both axes
 /// and experts cut over ep.
 struct OwnPart {
   OwnPart(const DeviceMesh& mesh, const Array& ids, int64_t split)
@@ -241,7 +241,7 @@ TEST(Experts, KeepUnevenRowsAtTheirExperts) {
   });
 }
 
-/// What a routing without memory plans equals what an even routing moves, but for the keys.
+/// A routing without memory plans what an even routing moves, but for the keys.
 TEST(Experts, MoveWhatIsPlanned) {
   on_mesh({{"ep", 2}}, [&](const DeviceMesh& mesh) {
     const int64_t tokens = 8, d = 6;

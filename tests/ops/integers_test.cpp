@@ -234,7 +234,7 @@ TEST(Integers, SumUpInTheSameSign) {
   }
 }
 
-/// Without gathering the values, over 3 ranks.
+/// The values are not gathered over the 3 ranks.
 TEST(Integers, AreOrderedReducedAndMovedInShards) {
   run_ranks(3, [](const Communicator& world) {
     const DeviceMesh mesh(world, {{"x", 3}});

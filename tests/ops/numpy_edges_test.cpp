@@ -21,7 +21,7 @@ struct Elementwise {
   Binary of_two = nullptr;
 };
 
-/// By NumPy's names.
+/// Functions by NumPy's names.
 static const std::map<std::string, Elementwise>& functions() {
   static const std::map<std::string, Elementwise> all = {
       {"sin", sin},

@@ -13,7 +13,7 @@
 namespace weft {
 
 // Programs of random ops on random shapes, run with random layouts and redistributions in between,
-// and on one device. In f64, so that rounding hides no errors.
+// and on one device. All is in f64, so that rounding hides no errors.
 
 static constexpr double kProgramBound = 1e-9;
 

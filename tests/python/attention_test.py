@@ -42,7 +42,7 @@ def with_added(mask, added):
     return torch.where(mask, added, torch.tensor(-torch.inf))
 
 
-# By name: weft's options, and PyTorch's whole mask.
+# Each name has weft's options, and PyTorch's whole mask.
 VARIANTS = {
     "bool": ({"causal": False, "mask": BOOL}, torch.from_numpy(BOOL)),
     "added": ({"causal": False, "mask": ADDED}, torch.from_numpy(ADDED)),

@@ -45,7 +45,7 @@ def without(text, tokens):
 
 
 def differing(tokenizer, package, texts):
-    """How many texts have other ids, or ids that decode to another text."""
+    """The number of texts that have other ids, or ids that decode to another text."""
     count = 0
     for text in texts:
         ids = package.encode(text)

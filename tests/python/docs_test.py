@@ -240,7 +240,7 @@ MOVED = ("gathered", "exchanged")
 
 
 def found(op, named, factor, mesh):
-    """What an op does with operands that are cut along a factor wherever they have it."""
+    """The result of an op whose operands are cut along a factor wherever they have it."""
     shapes, dtypes, structure, values, _ = op.samples[0]
     operands = []
     for shape, dtype, names in zip(shapes, dtypes, named):

@@ -64,7 +64,7 @@ def assert_gradients(model, expected):
 
 
 def is_whole(module):
-    """Whether the module's parameters can be read."""
+    """True when the module's parameters can be read."""
     try:
         module.weight.tensor().detach().to_local().tolist()
     except RuntimeError:

@@ -22,7 +22,7 @@ GPT_DIFFERENCES = {
 
 
 def losses(text):
-    """Those that rank 0 printed."""
+    """The losses that rank 0 printed."""
     return [float(loss) for loss in re.findall(r"^(?:\[0\] )?step \d+: (\S+)", text, re.M)]
 
 

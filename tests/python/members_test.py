@@ -323,7 +323,7 @@ def test_hooks_that_hold_their_module_are_freed_with_it():
 
 
 def test_the_collector_may_come_at_any_time():
-    """While modules are made, changed and called; also in the threads of ranks."""
+    """The collector runs while modules are made, changed and called; also in ranks' threads."""
 
     def body(world):
         mesh = weft.DeviceMesh(world, {"dp": 2})

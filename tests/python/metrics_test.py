@@ -166,7 +166,7 @@ def test_resumed_runs_continue_after_their_step(tmp_path):
             tmp_path / "m.jsonl", tmp_path / "m.csv", f"{tmp_path}/events/"]
     train(tmp_path, "--steps", 4, *same)
     first = check_equal(tmp_path, [1, 2, 3, 4])
-    # As if the program had died in step 7, whose lines are torn.
+    # The files look as if the program had died in step 7, whose lines are torn.
     for name, torn in [("m.jsonl", '{"step":7,"lo'), ("m.csv", "7,0.1")]:
         text = (tmp_path / name).read_text()
         last = text.splitlines()[-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What modules have in PyTorch: buffers, copies, dtypes, initial values, memory without a word."""
+"""Checks what modules have in PyTorch: buffers, copies, dtypes, initial values, implicit memory."""
 
 import copy
 import warnings

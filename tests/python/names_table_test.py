@@ -149,7 +149,7 @@ def _(mesh, world):
 
 
 def close(got, want, bound):
-    """Whether the numbers differ by at most `bound` of the greatest."""
+    """True when the numbers differ by at most `bound` of the greatest."""
     got, want = whole(got), whole(want)
     return np.abs(got - want).max() <= bound * np.abs(want).max()
 

@@ -199,7 +199,7 @@ def test_a_state_that_does_not_fit_changes_nothing(change, message):
 
 @pytest.mark.parametrize("is_of_strings", [True, False])
 def test_a_state_by_names_is_matched_by_names(is_of_strings):
-    """As torch.distributed.checkpoint writes it, and PyTorch with "param_names"."""
+    """The state is that of torch.distributed.checkpoint, or of PyTorch with "param_names"."""
     model, _ = _model()
     model.materialize()
     own = dict(model.named_parameters())
@@ -244,7 +244,7 @@ def _halves(model, kind=None):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layout", [None, "full_shard", "fsdp over tp"])
 def test_groups_are_added_between_steps(layout, kind):
-    """As if the second group had no gradients at first."""
+    """The groups look as if the second one had no gradients at first."""
 
     def rank(world):
         results = []
@@ -430,7 +430,7 @@ ORDERS = [1, 2, 3, 0.5, float("inf"), "inf", np.float32(2)]
 
 
 def _norm(gradients, order):
-    """In float64: that of all elements together, as PyTorch's of the tensors' norms."""
+    """The norm in float64 of all elements together, as PyTorch's of the tensors' norms."""
     together = np.concatenate([g.ravel() for g in gradients]).astype(np.float64)
     return np.linalg.norm(together, float(order))
 

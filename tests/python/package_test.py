@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the package answers about itself, and what it refuses when it is imported."""
+"""Checks what the package answers about itself, and what it refuses when it is imported."""
 
 import os
 import pathlib

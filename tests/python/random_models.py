@@ -210,7 +210,7 @@ def trained_by_weft(plan, initial, world):
 
 
 def difference(seed):
-    """What differs between PyTorch and weft in the training of that seed, or None."""
+    """Returns what differs between PyTorch and weft in the training of that seed, or None."""
     plan = drawn_plan(seed)
     initial, losses, parameters = trained_by_pytorch(plan)
     ranks = int(np.prod(plan.mesh))

@@ -309,7 +309,7 @@ def resident_bytes():
 
 
 def test_garbage_gives_memory_back():
-    """What a rank left in a cycle is collected after its thread has ended."""
+    """Objects that a rank left in a cycle are collected after its thread has ended."""
 
     class Net(nn.Module):
         def __init__(self):

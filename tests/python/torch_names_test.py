@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What scripts of PyTorch use beside functions: imports of modules, sizes, pairs, generators, and
+"""Checks names of PyTorch besides functions: imports of modules, sizes, pairs, generators, and
 methods that change their tensor."""
 
 import importlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a TrainingState takes besides modules and optimizers, and what objects print."""
+"""Checks what a TrainingState takes besides modules and optimizers, and what objects print."""
 
 import collections
 

@@ -80,7 +80,7 @@ def write(directory, name, text):
 UNIGRAM = {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], ["a", -1]]}
 INDEX = json.dumps({"weight_map": {"model.norm.weight": "model-00001-of-00001.safetensors"}})
 SAMPLE = "sample MODEL --prompt abc"
-# What is changed, the command, and the start of the sentence after "weft: ".
+# The change, the command, and the start of the sentence after "weft: ".
 CASES = {
     "unknown family": (lambda d: change_config(d, model_type="t5"), SAMPLE,
         'model config: MODEL/config.json: "model_type" is "t5", expected one of '),

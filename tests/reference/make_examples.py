@@ -32,7 +32,7 @@ def sft_model():
 
 
 def sft_losses():
-    """Of PEFT, from the adapters in adapter/, on the tokens of apply_chat_template."""
+    """The losses of PEFT from the adapters in adapter/, on the tokens of apply_chat_template."""
     from peft import set_peft_model_state_dict
 
     model = sft_model()
@@ -71,7 +71,7 @@ class Block(torch.nn.Module):
 
 
 class Vit(torch.nn.Module):
-    """As google/vit: a convolution cuts the image into tokens, the first token is classified."""
+    """Follows google/vit: a convolution cuts the image into tokens; the first one is classified."""
 
     def __init__(self, image, patch, classes, dim, layers, heads, batch):
         super().__init__()

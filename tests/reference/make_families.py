@@ -31,7 +31,7 @@ from transformers.models.gpt_oss import modeling_gpt_oss
 from safetensors.torch import save_file
 
 STEPS, BATCHES, ROWS, SEQ, SAMPLES = 20, 2, 12, 13, 61
-# Of models with experts, whose choices must not depend on rounding.
+# These are for models with experts, whose choices must not depend on rounding.
 SPARSE_STEPS, SPARSE_GAP = 10, 3e-5
 ADAMW = {"lr": 1e-3, "betas": (0.9, 0.95), "eps": 1e-8, "weight_decay": 0.1}
 

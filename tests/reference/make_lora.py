@@ -59,7 +59,7 @@ def loss_of(model, batch):
 
 
 def save_adapter(model, folder):
-    """As f32; without what names this machine."""
+    """Saves it as f32, without what names this machine."""
     model.float().save_pretrained(folder)
     model.double()
     (folder / "README.md").unlink()

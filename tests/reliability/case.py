@@ -131,9 +131,9 @@ class Case:
             if first.flags["--data"].startswith(str(self.folder)):
                 second.flags["--data"] = first.flags["--data"]
             self.apply(("between",), second)
-            # Without anything to resume it is a new run, which may have other settings.
+            # If there is nothing to resume, it is a new run, which may have other settings.
             faults = self.apply(("resume",), second) if self.good(self.settings) else []
-            # What is damaged may be refused; what is only resumed has to go on.
+            # A damaged state may be refused; one that is only resumed has to go on.
             has_room = not self.mounted
             self.do(second, must_pass=has_room and not faults and not self.may_refuse())
         self.do_last()
@@ -158,7 +158,7 @@ class Case:
         self.do(last, must_pass=not self.may_refuse())
 
     def settings_of_last(self):
-        """Those of the job that saved."""
+        """The settings of the job that saved."""
         own = any(path in steps_in(self.ck) for path in self.announced)
         if self.other is not None and not own and self.other.outcome.saved():
             return self.other.plan.settings
@@ -171,7 +171,7 @@ class Case:
                 if path not in self.excused and is_whole(path) and not differs(reference, path)}
 
     def may_refuse(self):
-        """Whether all that is left is damaged."""
+        """True when all that is left is damaged."""
         damaged = any(path in self.excused and path != self.foreign for path in steps_in(self.ck))
         return damaged and not self.good(self.settings)
 
@@ -211,7 +211,7 @@ class Case:
                           f"{newest} is complete: {tail(outcome)}"))
 
     def announced_of(self, plan):
-        """What this run's reference can judge."""
+        """Returns the checkpoints that this run's reference can judge."""
         if plan.settings == self.settings:
             return self.announced
         return [Path(path) for path in self.commands[-1].saved()]
@@ -257,7 +257,7 @@ class Case:
                       f"codes {outcome.code} and {other.code}"))
 
     def judge_non_finite(self, outcome):
-        """Without a reference: whatever exits with 0 or is announced has finite numbers."""
+        """Judges without a reference: whatever exits with 0 or is announced has finite numbers."""
         announced = {Path(path) for path in outcome.saved()}
         paths = set(steps_in(self.ck)) if outcome.code == 0 else announced
         for path in sorted(paths):

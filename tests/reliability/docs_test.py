@@ -20,7 +20,7 @@ def rows(text):
 
 
 def why_missing(root, entry):
-    """Why `path_of_a_file name_of_a_test` does not exist, or ""."""
+    """Returns why `path_of_a_file name_of_a_test` does not exist, or ""."""
     path, _, name = entry.partition(" ")
     for suffix, test in ((".cpp", rf"^TEST(_F|_P)?\(\w+, {name}\)"), (".py", rf"def {name}\(")):
         file = root / "tests" / f"{path}{suffix}"

@@ -61,7 +61,7 @@ def parsed(arguments):
 
 
 class World:
-    """What all cases share: the program, its inputs, references."""
+    """State that all cases share: the program, its inputs, references."""
 
     def __init__(self, program, folder):
         self.program, self.folder = program.resolve(), folder

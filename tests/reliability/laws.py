@@ -49,7 +49,7 @@ def read_file(path):
 
 
 def contents(path):
-    """What a checkpoint says and holds, or None where files are missing. Throws ValueError."""
+    """Returns what a checkpoint says and holds, or None if files are missing. Throws ValueError."""
     files = {entry.name: entry for entry in path.iterdir() if FILE.match(entry.name)}
     if not files:
         return None
@@ -82,7 +82,7 @@ class Reference:
     metrics: dict
 
     def differs(self, path):
-        """Why this complete checkpoint is not the reference's, or "". Throws ValueError."""
+        """Returns why this complete checkpoint is not the reference's, or "". Throws ValueError."""
         held = contents(path)
         if held is None:
             return "files are missing"
@@ -201,7 +201,7 @@ def judge_checkpoints(outcome, reference, directory, excused):
 
 
 def is_whole(path):
-    """Whether every file has its name; what the files hold is not looked at."""
+    """True when every file has its name; what the files hold is not looked at."""
     names = [entry.name for entry in path.iterdir() if FILE.match(entry.name)]
     return bool(names) and len(names) == int(FILE.match(names[0])[2])
 

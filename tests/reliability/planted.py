@@ -31,7 +31,7 @@ def header(patch):
 
 
 def apply(tree, patch, *flags):
-    """Whether git applies it there; the tree need not be a separate repository."""
+    """True when git applies it there; the tree need not be a separate repository."""
     environment = os.environ | {"GIT_DIR": "/nonexistent"}
     done = subprocess.run(["git", "apply", *flags, str(patch.resolve())], cwd=tree, text=True,
                           check=False, capture_output=True, env=environment)
@@ -41,7 +41,7 @@ def apply(tree, patch, *flags):
 
 
 def copy_sources(source, tree):
-    """Without what is built; files that did not change keep their time, others get a new one."""
+    """Leaves out what is built; unchanged files keep their time, others get a new one."""
     def copy(from_, to):
         if not Path(to).exists() or not filecmp.cmp(from_, to, shallow=False):
             shutil.copy(from_, to)
@@ -83,7 +83,7 @@ def find(tree, options):
 
 def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__, epilog=EPILOG)
-    parser.add_argument("--source", type=Path, default=HERE.parent.parent, help="what is copied")
+    parser.add_argument("--source", type=Path, default=HERE.parent.parent, help="copied tree")
     parser.add_argument("--work", type=Path, help="keep the copy and its build here")
     parser.add_argument("--cases", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)

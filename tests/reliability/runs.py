@@ -22,7 +22,7 @@ PLAIN = ("OMP_WAIT_POLICY", "passive"), ("OMPI_ALLOW_RUN_AS_ROOT", "1"), (
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides the numbers of a run."""
+    """The settings that decide the numbers of a run."""
     ranks: int = 1
     mesh: str = ""
     strategy: str = "full_shard"
@@ -102,7 +102,7 @@ def in_shell(command, before, redirect):
 
 @dataclass
 class Outcome:
-    """What is known of a run that ended."""
+    """The facts known of a run that ended."""
     plan: Plan
     command: list
     code: int | None = None  # as a shell says it: 128 + signal; None: it had to be killed

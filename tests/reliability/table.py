@@ -149,7 +149,7 @@ def preload_disk(case, plan, kind, k, root=None):
 
 
 def fail_calls(case, plan, rng, kind, only):
-    """At a random call, or at one of the writes or syncs."""
+    """Calls fail at a random one, or at one of the writes or syncs."""
     calls = calls_of_run(case) // 8 if only else calls_of_run(case)
     words = preload_disk(case, plan, kind, rng.randrange(calls))
     if only:
@@ -234,7 +234,7 @@ def data_truncated(case, plan, rng):
     case.use_large_data(plan)
     path = own_data(case, plan)
     left = rng.choice([0, 1000, rng.randrange(path.stat().st_size)])
-    # Not before the first step: a run that begins with less data is another run.
+    # The cut comes after the first step: a run that begins with less data is another run.
     plan.actions.append(Action("data cut", rng.randint(1, plan.settings.steps - 1),
                                rng.uniform(0, 0.01), lambda job: os.truncate(path, left)))
     case.after_run.append(lambda: shutil.copy(case.inputs / case.settings.data / "text", path))
@@ -467,7 +467,7 @@ def foreign_newer(case, plan, rng):
         (case.disk / "incoming").rename(case.ck / newest.name)
         case.excused.add(case.ck / newest.name)
         case.foreign = case.ck / newest.name
-        # Whether the last save has still to begin, and so to see it.
+        # It is early when the last save has still to begin, and so to see it.
         case.foreign_is_early = job.lines() < plan.settings.steps
 
     plan.actions.append(Action("foreign checkpoint", do=place,

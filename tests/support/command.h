@@ -11,7 +11,7 @@
 
 namespace weft::tests {
 
-/// How a command ended, and its output.
+/// The end of a command, and its output.
 struct Outcome {
   /// The exit code; 128 plus the signal that ended it, as in shells.
   int code = -1;

@@ -19,7 +19,7 @@ struct LlamaSetup {
 
 /// Compares the Llama in tests/reference/<name> (heads, grouped, grouped_tied), loaded from its
 /// files, with the results of transformers: logits, loss and every gradient to 1e-5 of the largest
-/// value of each, and the losses of its AdamW steps to 1e-4. To be called on all ranks.
+/// value of each, and the losses of its AdamW steps to 1e-4. All ranks call it.
 void expect_as_transformers(const std::string& name, const LlamaSetup& setup = {});
 
 }  // namespace weft

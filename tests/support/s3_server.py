@@ -27,7 +27,7 @@ import urllib.parse
 from xml.sax.saxutils import escape
 
 KEY, SECRET, REGION = "AKIATEST", "secret/of+tests", "us-east-1"
-# What may go wrong with an answer. "lost": the request is served, its answer is not sent.
+# These may go wrong with an answer. "lost": the request is served, its answer is not sent.
 FAULTS = ("500", "503", "429", "truncate", "slow", "reset", "lost", "etag", "complete200")
 
 
@@ -103,7 +103,7 @@ class Server(http.server.ThreadingHTTPServer):
             self.log.append([method, path, query])
             if self.kill and self.requests >= self.kill[1]:
                 process, self.kill = self.kill[0], None
-                # Before or after this request is served.
+                # The kill comes before or after this request is served.
                 before = self.random.random() < 0.5
                 timer = threading.Timer(0 if before else 0.02, os.kill, (process, signal.SIGKILL))
                 timer.start()

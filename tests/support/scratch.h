@@ -77,7 +77,7 @@ inline std::string bytes_in(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// Whether the text has these words; a failed check prints both.
+/// True when the text has these words; a failed check prints both.
 inline testing::AssertionResult has(const std::string& text, const std::string& words) {
   if (text.find(words) != text.npos) return testing::AssertionSuccess();
   return testing::AssertionFailure() << "expected: " << words << "\nin: " << text;

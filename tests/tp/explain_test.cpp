@@ -138,7 +138,7 @@ TEST(Explain, ChangesNothing) {
   });
 }
 
-/// In a simulated world whose ranks share no memory: the collectives of Megatron's sequence
+/// Names, in a simulated world whose ranks share no memory, the collectives of Megatron's sequence
 /// parallelism (Korthikanti et al., 2022).
 TEST(Explain, NamesCollectivesByLayer) {
   const DeviceMesh mesh(fake_world(0, 4, 8, false), {{"dp", 2}, {"tp", 2}});

@@ -36,14 +36,14 @@ TransformerConfig config_of(const std::string& json, int64_t chunks) {
   return config;
 }
 
-/// By name of the op, and whether it is part of backward.
+/// The key is the name of the op, and whether it is part of backward.
 using BytesOfOps = std::map<std::pair<std::string, bool>, int64_t>;
 
 /// A model over a mesh whose first axis carries rows and whose second one cuts experts too.
 struct Model {
   DeviceMesh mesh;
   TransformerModel transformer;
-  /// Of the last step: the experts of each router, and what this rank received.
+  /// Counts of the last step: the experts of each router, and what this rank received.
   std::vector<Tensor> chosen = {};
   BytesOfOps moved = {};
   int64_t received = 0;

@@ -42,7 +42,7 @@ Values values_of(const Tensors& outputs, const Tensors& leaves) {
 struct Case {
   std::vector<MeshAxis> axes;
   Shape input;
-  /// Of the input, next to tp.
+  /// The placements of the input, next to tp.
   Placements rows;
   int dim;
 };

@@ -168,7 +168,7 @@ class WEFT_API Grad {
   const Attributes& attributes() const;
   int64_t attribute(int i) const { return attributes().structure[i]; }
   double value(int i) const { return attributes().values[static_cast<size_t>(i)]; }
-  /// Whether operand i needs a gradient.
+  /// True when operand i needs a gradient.
   bool wants(int i) const;
 
   /// Passes on the gradient of operand i. It has the operand's shape, or the shape that the operand

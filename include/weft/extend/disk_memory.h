@@ -15,11 +15,11 @@ namespace weft {
 class DiskFile;
 struct DiskRequest;
 
-/// How padded transfers reach the disk; others pass through the page cache.
+/// The way in which padded transfers reach the disk; others pass through the page cache.
 enum class DiskPath : uint8_t {
-  /// Past the page cache.
+  /// Bypasses the page cache.
   direct,
-  /// Through it too: past it, the system would first write back and then drop what it holds.
+  /// Uses it too: otherwise the system would first write back and then drop what it holds.
   cached,
   /// Cached if all files of the process take at most half of the memory that is available; other
   /// processes of the host are not counted, so that the cache may be too small, which costs time.

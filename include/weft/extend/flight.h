@@ -9,13 +9,13 @@
 
 namespace weft {
 
-/// What flight records hold. Each rank of a job that has WEFT_FLIGHT, a folder, in its environment
-/// keeps its last 1,024 collectives and messages, and writes them there as `rank-<r>.json` when its
-/// world fails or the process gets SIGUSR1.
+/// The contents of flight records. Each rank of a job that has WEFT_FLIGHT, a folder, in its
+/// environment keeps its last 1,024 collectives and messages, and writes them there as
+/// `rank-<r>.json` when its world fails or the process gets SIGUSR1.
 struct FlightSummary {
   /// All, and those that were posted, but not ended when the record was written.
   int64_t operations = 0, unfinished = 0;
-  /// From the first to the last moment that is recorded.
+  /// The time from the first to the last moment that is recorded.
   double seconds = 0;
   /// Ranks of the job whose record is not among the files.
   std::vector<int> missing = {};

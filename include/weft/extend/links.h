@@ -6,11 +6,11 @@
 
 namespace weft {
 
-/// How plans assume that ranks communicate that differ along the axes of a mesh.
+/// The costs that plans assume between ranks that differ along the axes of a mesh.
 struct Link {
   bool crosses_hosts = false;
   double seconds_per_byte = 0;
-  /// Of copies within a rank.
+  /// The cost of copies within a rank.
   double seconds_per_copied_byte = 0;
 };
 WEFT_API Link link_along(const DeviceMesh& mesh);

@@ -8,7 +8,7 @@
 
 namespace weft {
 
-/// How metrics are written: a JSON object a line, comma-separated values, or TensorBoard's events.
+/// The format of metrics: a JSON object a line, comma-separated values, or TensorBoard's events.
 enum class MetricsForm : uint8_t { json_lines, csv, events };
 
 /// A destination of metrics: the form, and the file, or the directory of event files.

@@ -43,7 +43,7 @@ struct View {
   int64_t offset = 0;
 };
 
-/// What forward accepts as an operand. The engine refuses other dtypes, and copies an operand that
+/// The operands that forward accepts. The engine refuses other dtypes, and copies an operand that
 /// is not dense unless forward reads strides.
 struct Takes {
   /// Empty: any dtype.
@@ -66,7 +66,7 @@ struct ByIndex {
   int into = -1;
   /// Each element has its own index: operand `indices` has the shape of the elements.
   bool elements = false;
-  /// How rows that are written to one place are combined.
+  /// The combination of rows that are written to one place.
   enum class Written : uint8_t { add, replace, multiply, max, min };
   Written written = Written::replace;
   /// Negative indices count from the end; otherwise they are mistakes.
@@ -101,10 +101,10 @@ struct OpSpec {
   RuleLiteral rule = {};
   std::function<Rule(const Attributes&, std::span<const Shape>)> rule_of = {};
   std::string rule_text = {};
-  /// By operand; the last one applies to the operands after it. Dense f32 unless given;
+  /// One for each operand; the last one applies to the operands after it. Dense f32 unless given;
   /// `register_op` makes that `anything()`.
   std::vector<Takes> takes = {};
-  /// Only moves or compares elements: takes f8 too. A view always does.
+  /// True when the op only moves or compares elements: it takes f8 too. A view always does.
   bool moves = false;
   /// Checked before the rule is evaluated. Without it, any numbers are accepted.
   Structure structure = {};
@@ -124,8 +124,8 @@ struct OpSpec {
   /// Returns result 0 as a view of operand 0, or nullopt when forward must copy.
   std::function<std::optional<View>(const Call&)> view = {};
   std::function<void(const Grad&)> backward = {};
-  /// What the op means, in simpler ops. It is the oracle of forward in tests
-  /// and, in an op without `backward`, what its gradient is computed from.
+  /// The op's meaning in simpler ops. It is the oracle of forward in tests and, in an op without
+  /// `backward`, what its gradient is computed from.
   OpDefinition definition = {};
 
   /// Small results that ranks reduce before forward when one of the factors `staged_over` is
@@ -135,12 +135,12 @@ struct OpSpec {
   /// Computes all results in place of forward when the first factor of `staged_over` is sharded, by
   /// exchanges between its parts (`weft/extend/parts.h`).
   std::function<void(const Call&, Parts&)> across = {};
-  /// For operands with ~ dims: returns the slice (of the whole operand) that a slice of result 0
+  /// Returns, for operands with ~ dims, the slice (of the whole operand) that a slice of result 0
   /// needs.
   std::function<Box(const Attributes&, int operand, std::span<const Shape> operands,
                     const Box& result)>
       needs = {};
-  /// For a ~ dim of rows that indices name. Forward then gets the named rows only, with indices
+  /// Set for a ~ dim of rows that indices name. Forward then gets the named rows only, with indices
   /// into these; or, of elements, a vector of them, with their places in the flat result.
   std::optional<ByIndex> by_index = {};
 

@@ -40,7 +40,7 @@ struct SplitMovement {
   int parts = 1;
   /// Received by this rank, in all parts.
   int64_t bytes = 0;
-  /// Of the product: multiplications and additions, counted separately; bytes read and written.
+  /// The product's multiplications and additions, counted separately, and bytes read and written.
   double operations = 0;
   int64_t product_bytes = 0;
   bool operator==(const SplitMovement&) const = default;

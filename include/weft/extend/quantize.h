@@ -19,7 +19,7 @@ constexpr int64_t scales_of(DType codes, int64_t n, int64_t block) {
   return codes == DType::bf16 ? 0 : (n + block - 1) / block;
 }
 
-/// How codes are rounded.
+/// The rounding of codes.
 struct CodeRounding {
   /// False: to nearest, ties to even. True: up with the probability that leaves the expected value
   /// unchanged, by word i of the stream for code i - `first`.

@@ -15,8 +15,8 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
 
   void retain() const { count_.fetch_add(1, std::memory_order_relaxed); }
-  /// As `retain`, without an atomic addition: for an object that has no handle and that no other
-  /// thread has seen.
+  /// Does what `retain` does without an atomic addition, for an object that has no handle and that
+  /// no other thread has seen.
   void retain_first() const { count_.store(1, std::memory_order_relaxed); }
   /// Drops a handle; true for the last. A sole handle needs no atomic write: nothing can copy it.
   bool release() const {

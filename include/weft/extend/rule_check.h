@@ -22,9 +22,9 @@ template <class Text> struct FactorOf {
   bool created = false;
   /// `~b`: an operand's dim that is fetched in slices.
   bool fetched = false;
-  /// How ranks' partial results are reduced if no result has the factor.
+  /// Reduces ranks' partial results if no result has the factor.
   ReduceOp reduce = ReduceOp::sum;
-  /// In a Binding; -1 while it is unknown.
+  /// The size in a Binding; -1 while it is unknown.
   int64_t size = -1;
 };
 
@@ -88,7 +88,7 @@ constexpr std::string_view next_dim(std::string_view& array) {
   return dim;
 }
 
-/// Where an array stands. A stage may name any factors.
+/// The place of an array in a rule. A stage may name any factors.
 enum class Side : uint8_t { operand, result, stage };
 
 // In a rule that is checked at compile time, the compiler shows the line of the throw: each mistake

@@ -15,7 +15,7 @@
 
 namespace weft {
 
-/// What it means when a run is resumed with another value of an item.
+/// The consequence of resuming a run with another value of an item.
 enum class Resumed : uint8_t {
   /// Refused.
   refused,
@@ -54,7 +54,7 @@ class WEFT_API RunDescription {
   /// Collective; nothing where all ranks are threads.
   void check_ranks(const Communicator& world);
 
-  /// What a checkpoint keeps: "config/<name>" of the model, "run/<name>" of the rest. Doubles and
+  /// Numbers in a checkpoint: "config/<name>" of the model, "run/<name>" of the rest. Doubles and
   /// digests are their bits; a text is cut into numbers of 8 bytes, "run/<name>:<index>".
   std::map<std::string, int64_t> numbers() const;
   /// Compares with the numbers of a checkpoint at `path`: throws std::invalid_argument for items

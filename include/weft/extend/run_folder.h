@@ -24,13 +24,13 @@ inline constexpr const char* kAbovePeak =
 // The weights that a directory holds: a checkpoint of `weft train` or `weft ckpt import`, or a
 // Hugging Face model.
 
-/// Whether the path is a directory, as far as the system says.
+/// True when the path is a directory, as the system reports it.
 WEFT_API bool is_directory(const std::string& path);
-/// Where the path leads, or would lead if it existed: equal for all names of one place.
+/// The place to which the path leads, or would lead if it existed: equal for all names of it.
 WEFT_API std::filesystem::path located(const std::string& path);
 /// std::invalid_argument "<what> <path> is missing or a file, expected a directory".
 WEFT_API void check_directory(const std::string& what, const std::string& path);
-/// Whether it is a Hugging Face model: it has a config.json.
+/// True when the directory is a Hugging Face model: it has a config.json.
 WEFT_API bool is_hugging_face(const std::string& directory);
 /// `directory` if it is one of them; of a run's directory the newest complete checkpoint.
 /// std::invalid_argument, which begins with `flag`, when it holds none.
@@ -55,11 +55,11 @@ WEFT_API void set_aside(const char* flag, const std::string& path);
 
 // The checkpoints of a run's directory.
 
-/// Whether a run begins at step 1 where there are checkpoints and none is complete.
+/// States when a run begins at step 1 although there are checkpoints, none of them complete.
 enum class Start : uint8_t {
   refused,
-  /// When no save was ever complete: each run left at most one checkpoint, which lacks files, and
-  /// noted none.
+  /// Begins there when no save was ever complete: each run left at most one checkpoint, which lacks
+  /// files, and noted none.
   never_saved,
   allowed
 };
@@ -84,7 +84,7 @@ WEFT_API std::string chosen_checkpoint(const std::string& what, const std::strin
                                        Start start = Start::refused,
                                        const std::string& cure = "--allow-change start");
 
-/// As ResumeOptions::allow_change says.
+/// Follows ResumeOptions::allow_change.
 WEFT_API Start start_of(const ResumeOptions& options);
 /// Checks what the options say together, and that `save` takes no other run's directory.
 WEFT_API void check_directories(const ResumeOptions& options);

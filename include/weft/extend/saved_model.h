@@ -15,7 +15,7 @@
 
 namespace weft {
 
-// What a run keeps of its model besides the weights: the config, as numbers of each checkpoint, and
+// A run keeps, besides the weights of its model, the config, as numbers of each checkpoint, and
 // in the folder "hugging_face" of the run the files of the Hugging Face model that it began with:
 // config.json, generation_config.json and those of the tokenizer.
 

@@ -70,7 +70,7 @@ template <class T, class Mod> void modify_scores(const Mod& mod, const ScoreTile
   }
 }
 
-/// Whether no query of the range attends to any of its keys, by the mod's mask.
+/// True when no query of the range attends to any of its keys, by the mod's mask.
 template <class Mod> bool hides(const Mod& mod, const ScoreRange& at) {
   if constexpr (MasksScores<Mod>) {
     for (int64_t h = at.head; h < at.head + at.heads; ++h) {

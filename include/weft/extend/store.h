@@ -55,8 +55,8 @@ class WEFT_API StoreWriter {
   virtual void finish(std::span<const std::byte> head) = 0;
 };
 
-/// Where files are: the file system or an object store. Paths have slashes; an object store has no
-/// directories, but a prefix under which objects exist counts as one. Errors of the network, of
+/// The place of files: the file system or an object store. Paths have slashes; an object store has
+/// no directories, but a prefix under which objects exist counts as one. Errors of the network, of
 /// credentials and of the store are std::runtime_error.
 class WEFT_API Store {
  public:
@@ -82,7 +82,7 @@ class WEFT_API Store {
   /// Removes a directory with all below it, so that others see all of it or nothing. What an
   /// interruption leaves has the name with kHiddenPrefix before it; removing that goes on.
   virtual void remove_directory(const std::string& path) = 0;
-  /// When something in a directory was last written; comparable within a store only. 0: unknown.
+  /// The time of the last write in a directory; comparable within a store only. 0: unknown.
   virtual int64_t written(const std::string& directory) = 0;
   /// Makes a directory and those above it, so that they survive a crash.
   virtual void make_directories(const std::string& path) = 0;

@@ -51,10 +51,10 @@ WEFT_API Tensors record(const char* name, const Tensors& inputs, const Tensors& 
 /// The same for outputs of a function that backward runs again, by `repeated_gradients`.
 WEFT_API Tensors record_repeated(const char* name, const Tensors& inputs, const Tensors& outputs,
                                  BackwardFunction function);
-/// Whether the backward that runs now differs from a plain one: it records what it computes, keeps
-/// the tape, or computes the gradients of chosen tensors. False outside of backward.
+/// True when the backward that runs now differs from a plain one: it records what it computes,
+/// keeps the tape, or computes the gradients of chosen tensors. False outside of backward.
 WEFT_API bool backward_is_special();
-/// Whether it records what it computes, so that its gradients can be differentiated.
+/// True when it records what it computes, so that its gradients can be differentiated.
 WEFT_API bool backward_creates_graph();
 /// False in a backward for `grad`, and in one with `create_graph`: they write to no sink.
 WEFT_API bool backward_fills_sinks();
@@ -66,8 +66,8 @@ WEFT_API Tensors repeated_gradients(const Tensors& outputs, const Tensors& gradi
 /// computed that input.
 WEFT_API Tensor as_input(size_t i, const Tensor& value);
 WEFT_API Tensor as_output(size_t i, const Tensor& value);
-/// For a backward function that records nothing: std::invalid_argument "<name>: ...; <cure>" in a
-/// backward that creates a graph.
+/// Throws std::invalid_argument "<name>: ...; <cure>" in a backward that creates a graph, for a
+/// backward function that records nothing.
 WEFT_API void check_first_order(const char* name, const char* cure);
 
 /// Gradients of `leaf` go to `used`, a leaf that forward uses in its place.
@@ -91,7 +91,7 @@ WEFT_API void after_backward(std::function<void(bool failed)> function);
 /// Results of some ops of a function, which a repeated run takes instead of computing them again.
 class WEFT_API KeptResults {
  public:
-  /// By the names of the ops. std::invalid_argument for a name that no built-in op has.
+  /// Takes the names of the ops. Throws std::invalid_argument for a name that no built-in op has.
   explicit KeptResults(std::vector<std::string> ops);
 
   enum class Run : uint8_t { first, repeated };
@@ -112,7 +112,7 @@ class WEFT_API KeptResults {
   Tensors release();
   void restore(Tensors results);
 
-  // For the engine.
+  // Called by the engine.
   /// Keeps the results of a call of the first run, if the op is one of these.
   void keep(const std::string& op, std::span<const Tensor> results);
   /// Returns the results of the next call in the order of the first run; none in that run itself,
@@ -128,7 +128,7 @@ class WEFT_API KeptResults {
     /// std::invalid_argument if a result has changed since it was kept.
     void check_versions() const;
   };
-  /// Whether the results of the op are kept, or taken, in that run.
+  /// True when the results of the op are kept, or taken, in that run.
   bool concerns(const std::string& op, Run run) const;
 
   std::vector<std::string> ops_;

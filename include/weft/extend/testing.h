@@ -21,7 +21,7 @@ struct WEFT_API GradcheckReport {
   /// The largest |gradient - quotient| / max |quotient|, and what is allowed: 1e-6, or 1e-2 for an
   /// op whose operands must be f32.
   double worst = 0, bound = 1e-6;
-  /// Why nothing was compared; otherwise empty.
+  /// The reason why nothing was compared; otherwise empty.
   std::string skipped;
 
   bool ok() const { return operands > 0 && worst <= bound; }

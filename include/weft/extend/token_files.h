@@ -52,7 +52,7 @@ class WEFT_API TokenStream {
 
   /// Number of tokens.
   int64_t size() const { return size_; }
-  /// Whether the tokens are the bytes of text.
+  /// True when the tokens are the bytes of text.
   bool is_text() const { return parts_[0].width == 1; }
   /// The files in the order of their tokens.
   const std::vector<std::string>& paths() const { return paths_; }
@@ -98,14 +98,14 @@ class WEFT_API TokenStream {
   std::vector<std::string> paths_;
 };
 
-/// How texts become token files.
+/// Options of turning texts into token files.
 struct TokenFileOptions {
   Tokenizer tokenizer;
-  /// As in DataOptions.
+  /// Means the same as in DataOptions.
   std::string field = {};
   LossOn loss = LossOn::automatic;
-  /// Whether the tokens that the tokenizer expects around a text are added, and the token that ends
-  /// a text.
+  /// True when the tokens that the tokenizer expects around a text are added, and the token that
+  /// ends a text.
   bool adds_special = true;
   /// The most tokens of a file.
   int64_t file_tokens = 100'000'000;

@@ -11,15 +11,15 @@
 
 namespace weft {
 
-/// Whether a change of elements of `view` changes `base`, which it or a tensor that it is a view of
-/// was made from: they share memory, or the view is a copy that the engine keeps equal.
+/// True when a change of elements of `view` changes `base`, which it or a tensor that it is a view
+/// of was made from: they share memory, or the view is a copy that the engine keeps equal.
 WEFT_API bool is_view_of(const Tensor& view, const Tensor& base);
 
-/// Whether the tensor is a view that the engine holds as a copy and keeps equal to its base: what
+/// True when the tensor is a view that the engine holds as a copy and keeps equal to its base: what
 /// is written to its memory reaches the base by `mark_written` only.
 WEFT_API bool is_copied_view(const Tensor& tensor);
-/// For what writes to a tensor's memory itself: throws std::invalid_argument "<what>: ..." before,
-/// when the change would be lost. Equal on all ranks.
+/// Called before code writes to a tensor's memory itself: throws std::invalid_argument "<what>:
+/// ..." when the change would be lost. Equal on all ranks.
 WEFT_API void check_writable(const char* what, const Tensor& tensor);
 /// States afterwards that the elements have changed: on all ranks of a sharded tensor, also those
 /// that hold none of the elements.

@@ -90,7 +90,7 @@ WEFT_API Tensor unique_values(const Tensor& a);
 
 /// The smallest of the most frequent elements along `dim`, and the last index of one.
 WEFT_API ValuesAndIndices mode(const Tensor& a, int dim = -1, bool keepdims = false);
-/// Whether each element of `a` is one of `elements`: bool. Each rank reads `elements`.
+/// True where the element of `a` is one of `elements`: bool. Each rank reads `elements`.
 WEFT_API Tensor isin(const Tensor& a, const Tensor& elements);
 /// Elements without their direct repetitions, the index among them of each element of `a`, and the
 /// numbers of repetitions: of the flattened tensor, or of the slices of `dim`.

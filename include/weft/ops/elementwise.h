@@ -149,12 +149,12 @@ WEFT_API Tensor isinf(const Tensor& a);
 WEFT_API Tensor isnan(const Tensor& a);
 WEFT_API Tensor isposinf(const Tensor& a);
 WEFT_API Tensor isneginf(const Tensor& a);
-/// Whether the sign bit is set, also for -0 and NaN.
+/// True where the sign bit is set, also for -0 and NaN.
 WEFT_API Tensor signbit(const Tensor& a);
 /// |a - b| <= atol + rtol * |b|, or equal; NaN equals NaN if `equal_nan`.
 WEFT_API Tensor isclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
                         bool equal_nan = false);
-/// Whether all elements are close; equal on all ranks.
+/// True when all elements are close; equal on all ranks.
 WEFT_API bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8,
                        bool equal_nan = false);
 

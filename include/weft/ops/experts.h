@@ -23,7 +23,7 @@ WEFT_API Tensor grouped_matmul(const Tensor& x, const Tensor& weights, const Ten
 /// The same with the transposes of weights [experts, n, k], as `linear`.
 WEFT_API Tensor grouped_linear(const Tensor& x, const Tensor& weights, const Tensor& counts);
 
-/// Which rows the ranks compute for their experts: one for each choice of each token that is not
+/// The rows that the ranks compute for their experts: one for each choice of each token that is not
 /// dropped, sorted by group of ranks, expert, and token.
 struct ExpertRows {
   /// [rows] i64: the token, and which of its choices.
@@ -54,7 +54,7 @@ WEFT_API Tensor dispatch_rows(const Tensor& x, const ExpertRows& rows);
 /// [tokens, d], laid out as the tokens of `weights`.
 WEFT_API Tensor combine_rows(const Tensor& computed, const ExpertRows& rows, const Tensor& weights);
 
-/// How a router's logits become choices and weights.
+/// The rule by which a router's logits become choices and weights.
 struct RouterOptions {
   /// Experts of a token.
   int64_t top_k = 2;

@@ -60,7 +60,7 @@ WEFT_API Tensor mse_loss(const Tensor& input, const Tensor& target,
 /// The target of rows that do not count, as in PyTorch and Hugging Face.
 inline constexpr int64_t kIgnoredTarget = -100;
 
-/// What becomes of the rows' losses. The mean is over the rows that count, weighted by the weights
+/// The reduction of the rows' losses. The mean is over the rows that count, weighted by the weights
 /// of their targets.
 enum class LossReduction : uint8_t { mean, sum, none };
 
@@ -84,7 +84,7 @@ WEFT_API Tensor cross_entropy(const Tensor& logits, const Tensor& targets,
 /// The loss of each row: f32 [...] (f64 for f64 logits), 0 where the row does not count.
 WEFT_API Tensor cross_entropy_rows(const Tensor& logits, const Tensor& targets);
 
-/// How linear_cross_entropy computes logits: softcap * tanh(z / softcap), where z is multiplier * x
+/// The logits of linear_cross_entropy: softcap * tanh(z / softcap), where z is multiplier * x
 /// weight^T + bias [classes]; softcap 0 leaves z.
 struct LinearCrossEntropyOptions {
   CrossEntropyOptions loss = {};
@@ -101,7 +101,7 @@ struct LinearCrossEntropyOptions {
 WEFT_API Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                      const LinearCrossEntropyOptions& options = {});
 
-/// Which keys a query attends to, and how its scores change. Queries are the last s of the t
+/// The keys that a query attends to, and the changes of its scores. Queries are the last s of the t
 /// positions: query i has position t - s + i. The order is: scale, softcap, alibi, mask; then the
 /// rows' softmax, with sinks; then dropout.
 struct AttentionOptions {
@@ -122,7 +122,7 @@ struct AttentionOptions {
   Tensor sinks = {};
   /// Integers [batch, t], ids of packed documents: a query attends to keys of the same document.
   Tensor segments = {};
-  /// Slopes [heads] of ALiBi: slope * distance is subtracted from the scores. Without a gradient.
+  /// Slopes [heads] of ALiBi: slope * distance is subtracted from the scores. They get no gradient.
   Tensor alibi = {};
   /// Probability in [0, 1) with which a probability is set to 0; the others are divided by 1 -
   /// dropout. Draws from the rank's random state; equal for any layout.

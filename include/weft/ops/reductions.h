@@ -29,7 +29,7 @@ WEFT_API Tensor sum_squares(const Tensor& a, const std::vector<int>& dims = {},
 /// The product; 1 for no elements. Integers and bool multiply in i64, which wraps. Sharded reduced
 /// dims are gathered.
 WEFT_API Tensor prod(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
-/// Whether all elements, or any, are nonzero (NaN is): bool. For no elements true and false.
+/// True where all elements, or any, are nonzero (NaN is): bool. No elements give true and false.
 WEFT_API Tensor all(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 WEFT_API Tensor any(const Tensor& a, const std::vector<int>& dims = {}, bool keepdims = false);
 /// sqrt of the sum of squares. Its gradient at 0 is 0.
@@ -63,7 +63,7 @@ WEFT_API Tensor matrix_norm(const Tensor& a, double order, bool keepdims = false
 
 // Counts of elements, and estimates.
 
-/// How many elements are in each of `bins` equal intervals from `low` to `high`, in the dtype of
+/// The number of elements in each of `bins` equal intervals from `low` to `high`, in the dtype of
 /// `a`; from the least to the largest element if both are equal. Others do not count.
 WEFT_API Tensor histc(const Tensor& a, int64_t bins = 100, double low = 0, double high = 0);
 /// The number of elements between neighbours of `edges` [bins + 1] (the last one included), or the
@@ -79,7 +79,7 @@ WEFT_API Histogram histogram(const Tensor& a, const Tensor& edges,
 WEFT_API Histogram histogram(const Tensor& a, int64_t bins,
                              const std::optional<std::vector<double>>& range = {},
                              const std::optional<Tensor>& weight = {}, bool density = false);
-/// How often each number from 0 on occurs (i64), or the sum of the `weights` of its elements.
+/// Counts of the numbers from 0 on (i64), or sums of the `weights` of their elements.
 WEFT_API Tensor bincount(const Tensor& a, const std::optional<Tensor>& weights = {},
                          int64_t minlength = 0);
 

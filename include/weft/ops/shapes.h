@@ -78,7 +78,7 @@ WEFT_API Tensor flip(const Tensor& a, const std::vector<int>& dims = {});
 WEFT_API Tensor tril(const Tensor& a, int64_t diagonal = 0);
 WEFT_API Tensor triu(const Tensor& a, int64_t diagonal = 0);
 
-/// At most `count` parts along `dim`, of ceil(size / count) elements, the last of fewer.
+/// Returns at most `count` parts along `dim`, of ceil(size / count) elements, the last of fewer.
 WEFT_API Tensors chunk(const Tensor& a, int64_t count, int dim = 0);
 /// Parts of `size` elements along `dim`, the last of fewer; or of `sizes`, which add up to all.
 WEFT_API Tensors split(const Tensor& a, int64_t size, int dim = 0);

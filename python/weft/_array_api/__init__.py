@@ -26,7 +26,7 @@ __array_api_version__ = "2024.12"
 
 _VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _MOST_DIMS = 32
-# Without bfloat16 and float16, which the standard does not define.
+# These leave out bfloat16 and float16, which the standard does not define.
 _DTYPES = {
     dtype.name: dtype
     for kind in ("bool", "numeric")

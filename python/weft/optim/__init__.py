@@ -257,7 +257,7 @@ def _deepcopy(self, memo):
 
 
 def _repr(self):
-    """As PyTorch's: the options of each group, and how many parameters it has."""
+    """Prints like PyTorch's: the options of each group, and its number of parameters."""
     lines = [f"{type(self).__name__} ("]
     for number, group in enumerate(self.param_groups):
         elements = sum(parameter.numel() for parameter in group["params"])

@@ -72,7 +72,7 @@ def result_type(tensor1, tensor2):
 
 @_telling
 def can_cast(from_, to):
-    """Whether an operator in place may store that dtype as another: not floating as integers, nor
+    """True when an operator in place may store that dtype as another: not floating as integers, nor
     either as bool."""
     return _kind(_dtype_of("can_cast", from_)) <= _kind(_dtype_of("can_cast", to))
 
@@ -226,7 +226,7 @@ def numel(input):
 
 
 def is_tensor(value):
-    """Whether it is a Tensor."""
+    """True when it is a Tensor."""
     return isinstance(value, _weft.Tensor)
 
 

@@ -85,7 +85,7 @@ class Generator:
         return self._seed
 
     def get_state(self):
-        """Where the stream is, for set_state."""
+        """Returns the place of the stream, for set_state."""
         return self._state
 
     def set_state(self, state):
@@ -94,7 +94,7 @@ class Generator:
         return self
 
     def draw(self, function):
-        """What function() returns with this stream in place of the rank's."""
+        """Returns what function() returns with this stream in place of the rank's."""
         before = _weft.get_rng_state()
         _weft.set_rng_state(self._state)
         try:

@@ -49,7 +49,7 @@ def copying(function, name=None):
 
 
 def _takes_tensor_first(function):
-    """Whether its first argument is a tensor, by the name of that."""
+    """True when its first argument is a tensor, judged by the name of that argument."""
     try:
         first = next(iter(inspect.signature(function).parameters), "")
     except (TypeError, ValueError):
@@ -106,7 +106,7 @@ def add_in_place_methods(namespace):
 
 
 class _Elements(type(1)):
-    """How many elements a tensor has, as the array API's `size`; called, PyTorch's sizes."""
+    """The number of elements of a tensor, as the array API's `size`; called, PyTorch's sizes."""
 
     def __call__(self, dim=None):
         return self.shape if dim is None else self.shape[dim]

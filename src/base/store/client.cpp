@@ -122,7 +122,7 @@ static std::pair<std::string, std::string> server_of(const Settings& settings, c
   return {url, url.substr(url.find("://") + 3)};
 }
 
-/// Without the port that the scheme implies: curl leaves it out of the header that is signed.
+/// The host without the port that the scheme implies: curl omits it from the signed header.
 static std::string signed_host(std::string host, bool is_http) {
   const std::string_view usual = is_http ? ":80" : ":443";
   if (host.ends_with(usual)) host.resize(host.size() - usual.size());

@@ -24,7 +24,7 @@ struct Place {
 };
 Place place_of(const std::string& path);
 
-/// What is asked of a bucket.
+/// A request to a bucket.
 struct Call {
   std::string method;
   Place place;

@@ -99,7 +99,7 @@ class FileStore final : public Store {
     fail_call("pwrite", path, ": ", std::strerror(reason));
   }
 
-  /// Under another name first: an interruption leaves no part of a file.
+  /// Writes under another name first: an interruption leaves no part of a file.
   void put(const std::string& path, std::string_view text) override {
     const fs::path to(path);
     fs::create_directories(to.parent_path());
@@ -110,7 +110,7 @@ class FileStore final : public Store {
     fs::rename(unfinished, to);
   }
 
-  /// In place, without making it.
+  /// Writes in place, without creating the file.
   bool update(const std::string& path, const Edit& edit) override {
     const auto now = get(path);
     const auto text = now ? edit(*now) : std::nullopt;

@@ -189,7 +189,7 @@ static void set_options(Handle* handle, const HttpRequest& request, List* header
   set(kNoSignal, 1L);
   set(kKeepAlive, 1L);
   set(kTimeoutConnect, 10L);
-  // Below one byte a second for so many seconds.
+  // A transfer fails below one byte a second for so many seconds.
   set(kLowSpeedLimit, 1L);
   set(kLowSpeedTime, 30L);
   set(kTimeoutMs, static_cast<long>(std::min(request.seconds, 1e6) * 1e3));

@@ -22,7 +22,7 @@ namespace weft::s3 {
 static constexpr int64_t kOpened = int64_t{64} << 10;
 /// Reads of fewer bytes go through a file in the system's folder for temporary ones.
 static constexpr size_t kDirect = size_t{4} << 20;
-/// What is fetched for a read at a random place, and at most where reads follow each other.
+/// The bytes of a fetch for a read at a random place, and at most where reads follow each other.
 static constexpr int64_t kPiece = int64_t{256} << 10, kMostPieces = 16;
 
 static void fetch(const Place& place, const std::string& etag, int64_t offset,

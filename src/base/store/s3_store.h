@@ -32,7 +32,7 @@ class S3Store final : public Store {
 struct Listing {
   /// Keys and sizes.
   std::vector<std::pair<std::string, int64_t>> objects;
-  /// When each was written, as ISO 8601 has it.
+  /// The times of their last writes, in the format of ISO 8601.
   std::vector<std::string> times;
   /// Keys up to the delimiter, which they end with.
   std::vector<std::string> prefixes;

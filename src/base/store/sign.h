@@ -18,7 +18,7 @@ struct Request {
   std::string method;
   /// Begins with the first slash of the URL.
   std::string path;
-  /// In any order; a name may have an empty value.
+  /// These may be in any order; a name may have an empty value.
   Pairs query = {};
   /// Further headers, all of which are signed.
   Pairs headers = {};

@@ -60,7 +60,7 @@ std::shared_ptr<Queue> make_queue();
 void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work);
 /// Makes later work of the queue start after the mark.
 void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark);
-/// From now on, queueing runs some of the pending work of a random queue.
+/// Makes queueing run some of the pending work of a random queue.
 void run_at_random(uint64_t seed);
 /// Holds this queue back, and no other; null holds none.
 void hold(const std::shared_ptr<Queue>& queue);

@@ -40,7 +40,7 @@ struct AttentionArguments {
   const ScoreMod* mod = nullptr;
   const void* mod_bytes = nullptr;
 
-  /// Whether scores or probabilities change other than by the scale.
+  /// True when scores or probabilities change other than by the scale.
   bool has_rule() const {
     return softcap > 0 || mask.data || sinks.data || slopes.data || segments.data || dropout > 0 ||
            mod;

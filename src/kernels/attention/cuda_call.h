@@ -25,7 +25,7 @@ struct AttentionSide {
   void* data;
   DType dtype;
   int64_t batch, head, row;
-  /// Whether elements can be read four at a time, starting at every fourth.
+  /// True when elements can be read four at a time, starting at every fourth.
   bool by_four;
 
   AttentionSide(const MemoryBlock& block)  // NOLINT(google-explicit-constructor)

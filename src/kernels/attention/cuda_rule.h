@@ -33,7 +33,7 @@ template <class C> struct PlainRule {
 template <class C> struct ChangingRule {
   ScoreRule<C> rule;
 
-  /// Whether masks hide all keys of a tile from all queries. All threads of the block call it.
+  /// True when masks hide all keys of a tile from all queries. All threads of the block call it.
   template <class ThreadBlock>
   WEFT_DEVICE bool hides(const ThreadBlock& block, const AttentionSizes& call, const Strip& at,
                          int64_t first, int tile) const {

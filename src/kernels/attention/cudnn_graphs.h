@@ -28,7 +28,7 @@ enum AttentionTensor : int64_t { kQ = 1, kK, kV, kOut, kStatistics, kDout, kDq, 
 /// One attention as a graph: everything that its engine depends on.
 struct AttentionGraphSpec {
   DType dtype;
-  /// By AttentionTensor; that of the statistics is unused.
+  /// Indexed by AttentionTensor; that of the statistics is unused.
   std::array<GraphTensor, kDv + 1> tensors;
   float scale;
   bool causal;
@@ -39,7 +39,7 @@ struct AttentionGraphSpec {
   int architecture;
 };
 
-/// Whether to try cuDNN: half precision, head widths that are multiples of 8 up to 128.
+/// True when cuDNN is to be tried: half precision, head widths that are multiples of 8 up to 128.
 bool suits_cudnn(const AttentionGraphSpec& spec);
 
 /// Loads cuDNN for the functions of its front end. std::runtime_error when it cannot be loaded.

@@ -70,7 +70,7 @@ template <class T> struct ScoreRule {
     max = most;
     return factor;
   }
-  /// Whether scores change other than by a sum.
+  /// True when scores change other than by a sum.
   bool has_slopes() const { return softcap || custom; }
   bool hides_all(const ScoreRange& at) const {
     bool hidden = false;

@@ -75,7 +75,7 @@ template <class T> struct AddedMask {
   WEFT_FN T slope(T, int64_t, int64_t, int64_t, int64_t) const { return 1; }
 };
 
-/// Whether all that is added is -inf.
+/// True when all that is added is -inf.
 template <class T> bool hides(const AddedMask<T>& mask, const ScoreRange& at) {
   for (int64_t h = at.head; h < at.head + at.heads; ++h) {
     for (int64_t q = at.query; q < at.query + at.queries; ++q) {
@@ -106,7 +106,7 @@ struct SameSegment {
   }
 };
 
-/// Whether the ids of queries and keys are in ranges that do not meet.
+/// True when the ids of queries and keys are in ranges that do not meet.
 inline bool hides(const SameSegment& segments, const ScoreRange& at) {
   const auto range = [&](int64_t first, int64_t count) {
     std::pair<int64_t, int64_t> ids{INT64_MAX, INT64_MIN};
@@ -135,8 +135,8 @@ inline bool hides(const CustomMod& custom, const ScoreRange& at) {
   return custom.functions->hides(custom.mod, at);
 }
 
-/// Which probabilities dropout keeps. The row of (b, h, i) has keys_of_row numbers, a multiple of
-/// four: four keys share one call of Philox.
+/// The probabilities that dropout keeps. The row of (b, h, i) has keys_of_row numbers, a multiple
+/// of four: four keys share one call of Philox.
 struct KeptProbabilities {
   double p = 0;
   WordStream words{0, 0};

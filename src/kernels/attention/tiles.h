@@ -49,7 +49,7 @@ class Carver {
     at_ += (static_cast<size_t>(count) * sizeof(X) + 63) / 64 * 64;
     return part;
   }
-  /// Without memory: the bytes needed.
+  /// Counts the bytes needed, before there is memory.
   size_t taken() const { return at_; }
 
  private:
@@ -130,11 +130,11 @@ void for_seeing_rows(const QueryBlock& block, int64_t key, T* scores, const F& f
   }
 }
 
-/// Whether operands of `dtype` are multiplied in bf16: tiles then have T = float and E = bfloat16;
-/// otherwise both are float for f32, bf16 and f16, double for f64.
+/// True when operands of `dtype` are multiplied in bf16: tiles then have T = float and E =
+/// bfloat16; otherwise both are float for f32, bf16 and f16, double for f64.
 bool multiplies_in_bf16(DType dtype);
 
-/// Whether so few queries share each key head that reading the keys dominates the time.
+/// True when so few queries share each key head that reading the keys dominates the time.
 bool has_few_queries(const AttentionSizes& sizes, const AttentionOperands& x);
 
 /// `attend` in float for that case.

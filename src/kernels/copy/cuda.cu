@@ -170,7 +170,7 @@ void copy(const MemoryBlock& out, const MemoryBlock& in) {
     }
     const Stream sender = current_stream(in.device);
     if (out.device.kind == DeviceKind::cpu) return read_from_device(to, from, bytes, sender);
-    // On the receiving device's stream; later work on `in` waits for it.
+    // The copy runs on the receiving device's stream; later work on `in` waits for it.
     const Stream stream = current_stream(out.device);
     Event::record(sender).wait(stream);
     copy_on_devices(to, from, bytes, stream);

@@ -76,7 +76,7 @@ struct AddTile {
   }
 };
 
-/// What the rows' targets say: w[t], and smoothing / C. `total` is the sum of w.
+/// The weights of the rows' targets: w[t], and smoothing / C. `total` is the sum of w.
 struct HeadTargets {
   Rows ids, weights, total;
   HeadNumbers numbers;

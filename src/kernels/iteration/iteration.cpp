@@ -121,7 +121,7 @@ static constexpr DType written_as(DType to, DType from) {
   }
 }
 
-/// Whether a conversion is one that others share, or has none to share.
+/// True when a conversion is one that others share, or has none to share.
 template <class To, class From>
 static constexpr bool kIsMade = read_as(dtype_of<From>, dtype_of<To>) ==
                                 dtype_of<From>&& written_as(dtype_of<To>,

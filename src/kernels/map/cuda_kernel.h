@@ -18,7 +18,7 @@ inline constexpr int kVectorBytes = 16;
 
 inline namespace WEFT_COMPILER {
 
-/// Whether a functor returns two results.
+/// True when a functor returns two results.
 template <class T> inline constexpr bool is_pair = false;
 template <class T> inline constexpr bool is_pair<Pair<T>> = true;
 
@@ -103,7 +103,7 @@ void launch_uniform(const F& f, const DeviceMap& map, const Stream& stream) {
   launch(kernel, (map.elements + Vector<S>::kElements - 1) / Vector<S>::kElements, stream);
 }
 
-/// Whether elements of `dtype` can be read as C: as one type, or as integers of one size.
+/// True when elements of `dtype` can be read as C: as one type, or as integers of one size.
 template <class C> bool has_type(DType dtype) {
   if constexpr (std::is_integral_v<C>) return is_integer(dtype) && size_of(dtype) == sizeof(C);
   return dtype == dtype_of<C>;

@@ -77,12 +77,12 @@ void map_loop(const void* functor, void* const* out, const void* const* in, int6
   }
 }
 
-/// Whether overflow of integers must wrap: they are computed as uint64_t, in which it is defined.
+/// True when overflow of integers must wrap: they are computed as uint64_t, in which it is defined.
 template <class F> inline constexpr bool wraps = requires { F::kWraps; };
-/// Whether the result for u64 differs from the result for the same bits as i64.
+/// True when the result for u64 differs from the result for the same bits as i64.
 template <class F> inline constexpr bool depends_on_sign = requires { F::kDependsOnSign; };
 
-/// Whether the result for narrow integers is that for the same numbers in 64 bits, truncated.
+/// True when the result for narrow integers is that for the same numbers in 64 bits, truncated.
 template <class F> inline constexpr bool keeps_width = requires { F::kKeepsWidth; };
 
 /// The dtypes that a functor supports.

@@ -87,7 +87,7 @@ using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, Destroy>;
 using MatrixLayout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Destroy>;
 using Preference = std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Destroy>;
 
-/// How to compute one kind of product; has no algorithm when cuBLASLt supports none.
+/// The algorithm of one kind of product; has no algorithm when cuBLASLt supports none.
 struct Recipe {
   Description description;
   MatrixLayout a, b, d;

@@ -45,8 +45,8 @@ static int64_t broadcast_stride(const MemoryBlock& x, const MemoryBlock& out, in
   return x.strides[own];
 }
 
-/// Whether a batch dim continues the rows of a and c with a shared b, so that it can be merged into
-/// one larger product: a linear layer's [B, S, K] by [K, N].
+/// True when a batch dim continues the rows of a and c with a shared b, so that it can be merged
+/// into one larger product: a linear layer's [B, S, K] by [K, N].
 static bool joins_rows(const Product& p, const BatchDim& dim) {
   return dim.b == 0 && dim.a == p.m * p.a.row && dim.c == p.m * p.c.row;
 }

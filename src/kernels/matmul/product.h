@@ -98,8 +98,8 @@ Matrix copied(const Matrix& matrix, int64_t rows, int64_t columns, DType dtype,
 /// Returns the elements of the product's bias as `dtype`; null when it has none.
 const void* bias_in(DType dtype, const Product& product, ScratchMemory& scratch);
 
-/// How many rows ahead to prefetch: when each row begins on another page, the processor does not
-/// prefetch by itself.
+/// The number of rows to prefetch ahead: when each row begins on another page, the processor does
+/// not prefetch by itself.
 inline constexpr int64_t kFetchedAhead = 16;
 template <class T> void fetch_ahead(const T* row, int64_t elements) {
   constexpr int64_t kLine = 64 / sizeof(T);

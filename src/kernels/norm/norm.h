@@ -10,13 +10,13 @@ namespace weft {
 // Rows run along the last dim. weight and bias have its length; a weight without data counts as 1,
 // a bias as 0. Rows are computed in f32, f64 for f64.
 
-/// Which norm: layer_norm if `centered`, else rms_norm, which is a layer_norm with mean 0.
+/// The kind of norm: layer_norm if `centered`, else rms_norm, which is a layer_norm with mean 0.
 struct Norm {
   bool centered;
   double eps;
-  /// Of cut rows, of which this rank holds a part: the size of a whole row, and statistics of whole
-  /// rows, summed over ranks (x's shape without the last dim, or with size 1 there). Each function
-  /// documents which it reads. 0: the rank has whole rows.
+  /// Set for cut rows, of which this rank holds a part: the size of a whole row, and statistics of
+  /// whole rows, summed over ranks (x's shape without the last dim, or with size 1 there). Each
+  /// function documents which it reads. 0: the rank has whole rows.
   int64_t whole_size = 0;
   std::array<MemoryBlock, 4> sums = {};
 
@@ -40,7 +40,7 @@ void norm_sums(const Norm& norm, const MemoryBlock& sum, const MemoryBlock& dot,
                const MemoryBlock& dy, const MemoryBlock& x, const MemoryBlock& weight);
 
 /// Computes dx, and dweight and dbias (unless null) summed over rows, added to their contents when
-/// `accumulate`. Of cut rows: the sums of `normalize` and of norm_sums.
+/// `accumulate`. Cut rows need the sums of `normalize` and of norm_sums.
 void norm_backward(const Norm& norm, const MemoryBlock& dx, const MemoryBlock& dweight,
                    const MemoryBlock* dbias, const MemoryBlock& dy, const MemoryBlock& x,
                    const MemoryBlock& weight, bool accumulate = false);

@@ -23,7 +23,7 @@ template <class Visitor> void visit_codes(DType dtype, const Visitor& visitor) {
   }
 }
 
-/// Whether codes have scales, and the greatest code.
+/// True when codes have scales, and the greatest code.
 template <class Code> inline constexpr bool kIsScaled = sizeof(Code) == 1;
 template <class Code>
 inline constexpr float kGreatestCode = std::is_same_v<Code, int8_t> ? 127.0f : 448.0f;

@@ -35,7 +35,7 @@ struct ReduceShape {
   WEFT_FN int64_t begin(int64_t part) const { return each * part / parts; }
 };
 
-/// How a result is stored.
+/// The store of a result.
 struct ReduceStore {
   void* data;
   DType dtype;
@@ -264,7 +264,7 @@ void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, 
   });
 }
 
-/// Whether to use one thread per row: neighbours are in other rows, or rows are short.
+/// True when each row gets one thread: neighbours are in other rows, or rows are short.
 static bool belongs_to_threads(const Rows& in) {
   if (in.size() <= kShortRow) return true;
   return in.side_by_side(0, 2) > 1 && in.count() >= kBusyBlocks * kReduceThreads / 8;

@@ -11,7 +11,7 @@ namespace weft::cuda {
 // Data that several passes read is kept in shared memory. Each thread rereads only its own chunks,
 // so no barrier is needed between passes.
 
-/// How a kernel processes its rows.
+/// The way in which a kernel processes its rows.
 struct RowPlan {
   int64_t count, size;
   /// True when all rows are dense, of `dtype` (f32, bf16 or f16), and read 16 bytes at a time.

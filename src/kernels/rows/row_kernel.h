@@ -61,7 +61,7 @@ template <class T, class Stored = T> class HostWalk {
     else
       return RowReader<C>(rows, end_);
   }
-  /// For rows that several passes read.
+  /// Used for rows that several passes read.
   auto held_reader(const Rows& rows, int) const { return reader(rows); }
   auto writer(const Rows& rows) const {
     if constexpr (kInPlace)

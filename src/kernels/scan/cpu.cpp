@@ -8,7 +8,7 @@
 
 namespace weft::host {
 
-/// Not inlined: its total then went through an integer register each step, four times as slow.
+/// It is not inlined: its total then went through an integer register each step, 4 times as slow.
 template <class R, class C>
 [[gnu::noinline]] static void scan_row(int64_t n, C* out, const C* in, C total, bool reverse) {
   for (int64_t i = 0; i < n; ++i) {

@@ -165,7 +165,7 @@ template <class C> static C* dense_elements(const MemoryBlock& block) {
   return block.is_dense() && block.dtype == dtype_of<C> ? block.as<C>() : nullptr;
 }
 
-/// Not inlined: its loops over the values then had branches.
+/// This is not inlined: its loops over the values then had branches.
 template <class C, bool kRight>
 [[gnu::noinline]] static void search_together(int64_t n, const C* sorted, const C* values,
                                               int64_t* places) {

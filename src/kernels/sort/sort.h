@@ -100,7 +100,7 @@ template <class C, class F> void visit_keys(int64_t n, const F& f) {
   f(Type<WideKey>{});
 }
 
-/// Finds how many of the n sorted elements at(i) each of kN values comes behind. Without branches
+/// Finds how many of the n sorted elements at(i) each of kN values comes behind. It has no branches
 /// on the values, which no processor predicts.
 template <bool kRight, int kN, class C, class At>
 WEFT_FN void find_places(int64_t n, const At& at, const C* values, int64_t* places) {

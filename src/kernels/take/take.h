@@ -38,7 +38,7 @@ struct TakenShape {
              int dim);
 };
 
-/// What becomes of an element that another one is written to. A NaN is the greatest and the least.
+/// The result for an element that another one is written to. A NaN is the greatest and the least.
 enum class WriteMode : uint8_t { add, replace, multiply, max, min };
 
 /// Writes in[..., i, ...] to out[..., indices[i], ...], in the order of i: the last one that

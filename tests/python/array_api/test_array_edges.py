@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the official test suite of the standard found, and integers of all sizes at their ends."""
+"""Checks findings of the standard's official suite, and integers of all sizes at their ends."""
 
 import numpy as np
 import pytest
