@@ -287,14 +287,6 @@ static Tensor counted(const Tensor& targets) {
   return sum(cast(not_equal(targets, kIgnoredTarget), f32));
 }
 
-/// 1 for the places of each row up to its last target that counts, 0 for the others: padding.
-static Tensor without_padding(const Tensor& targets) {
-  const NoGrad no_grad;
-  const Tensor counts = cast(not_equal(targets, kIgnoredTarget), f32);
-  const Tensor before = sub(cumulative_sum(counts, 1), counts);
-  return cast(greater(sub(sum(counts, {1}, true), before), 0), f32);
-}
-
 /// The reduction and divisor of a loss, checked.
 static LossReduction checked_reduction(const TransformerLossOptions& options) {
   if (!(options.divisor >= 0) || !std::isfinite(options.divisor)) {

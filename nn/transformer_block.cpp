@@ -6,10 +6,13 @@
 #include <limits>
 
 #include "nn/families.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/moe.h"
+#include "weft/ops/along_dim.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/networks.h"
+#include "weft/ops/reductions.h"
 
 namespace weft {
 
@@ -327,6 +330,13 @@ std::shared_ptr<Module> make_feed_forward(const TransformerConfig& c,
 std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<TransformerState>& state,
                                                int64_t layer) {
   return std::make_shared<TransformerBlock>(state, layer);
+}
+
+Tensor without_padding(const Tensor& targets) {
+  const NoGrad no_grad;
+  const Tensor counts = cast(not_equal(targets, kIgnoredTarget), f32);
+  const Tensor before = sub(cumulative_sum(counts, 1), counts);
+  return cast(greater(sub(sum(counts, {1}, true), before), 0), f32);
 }
 
 }  // namespace weft

@@ -127,4 +127,7 @@ std::shared_ptr<Module> make_feed_forward(const TransformerConfig& config,
 std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<TransformerState>& state,
                                                int64_t layer);
 
+/// 1 for the places of each row up to its last target that counts, 0 for the others: padding.
+Tensor without_padding(const Tensor& targets);
+
 }  // namespace weft

@@ -103,7 +103,7 @@ DiskPlace disk_place(const Tensor& tensor) {
   if (storage->is_bound() || tensor.device().kind == DeviceKind::meta) return {};
   const auto element = static_cast<int64_t>(size_of(tensor.dtype()));
   return {storage->on_disk(), tensor.body()->offset * element,
-          tensor.box().shape.product() * element};
+          layout_of(tensor)->box.shape.product() * element};
 }
 
 bool rests_on_disk(const Tensor& tensor) { return disk_place(tensor).memory != nullptr; }

@@ -23,7 +23,8 @@ static Tensor plain(const Tensor& tensor) {
   const Sharding from = tensor.sharding();
   std::vector<Placement> placements(from.placements().begin(), from.placements().end());
   for (Placement& placement : placements) {
-    if (placement.is_partial() || placement.has_sizes()) placement = Replicate();
+    const bool is_plain = !placement.has_sizes() && placement.outer() == 1;
+    if (placement.is_partial() || !is_plain) placement = Replicate();
   }
   Sharding in_order(from.mesh(), Placements(std::span<const Placement>(placements)));
   return in_order == from ? tensor : redistributed(tensor, in_order);

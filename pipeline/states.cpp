@@ -125,7 +125,7 @@ static std::string in_line(const std::string& name, const Tensor& tensor) {
   out << ' ' << sharding.axes();
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     const Placement& placement = sharding[axis];
-    if (placement.is_partial() || placement.has_sizes()) {
+    if (placement.is_partial() || placement.has_sizes() || sharding.has_inner()) {
       fail("pipeline: tensor ", name, " is laid out as ", sharding,
            ", expected whole tensors and chunks");
     }

@@ -34,7 +34,7 @@ const std::string* TraceRecorder::described(const void* module, std::span<const 
   int64_t bytes = 0;
   for (const Tensor& tensor : tensors) {
     if (!tensor) continue;
-    bytes += tensor.box().shape.product() * static_cast<int64_t>(size_of(tensor.dtype()));
+    bytes += layout_of(tensor)->box.shape.product() * static_cast<int64_t>(size_of(tensor.dtype()));
     shapes += concat(shapes.empty() ? "" : ", ", tensor.dtype(), ' ', tensor.shape());
   }
   std::string members = concat("\"shapes\":", json_quoted(shapes), ",\"bytes\":", bytes);
