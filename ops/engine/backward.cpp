@@ -239,7 +239,8 @@ static bool expects_more(const LeafNode& leaf) {
 void LeafNode::run(BackwardRun& backward, std::span<const Tensor> gradients) {
   if (!backward.accumulates(*this)) return;
   add(gradients);
-  if (!hooks || hooks->after.empty()) return;
+  // A run around this one may have got the gradient.
+  if (!hooks || hooks->after.empty() || gradients.empty() || !gradients[0]) return;
   const Tensor leaf = relabeled(hooks->leaf, layout);
   leaf.body()->node = Ref<Node>(this);
   const auto all = hooks->after;  // a hook may add or remove hooks

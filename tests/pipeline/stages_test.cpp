@@ -165,7 +165,7 @@ TEST(Stages, StatesThatCannotBeSharedAreNamed) {
 /// Gradients of inputs come at once, those of weights when they are run, and are the same.
 TEST(Stages, DeferredGradientsAreTheSame) {
   const auto gradients = [](bool defers) {
-    Linear first(5, 7), second(7, 3);
+    Linear first(5, 7, true), second(7, 3, true);
     Tensors all;
     run_ranks(1, [&](Communicator) {
       first.materialize(), second.materialize();
