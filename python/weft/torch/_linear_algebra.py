@@ -8,7 +8,6 @@ from weft._arguments import accept_words as _accept_words
 cholesky_inverse = _weft.cholesky_inverse
 cholesky_solve = _weft.cholesky_solve
 det = _weft._linalg_det
-inverse = _weft._linalg_inv
 matrix_power = _weft._linalg_matrix_power
 slogdet = _weft._linalg_slogdet
 
@@ -16,6 +15,11 @@ slogdet = _weft._linalg_slogdet
 def cholesky(input, upper=False):
     """linalg.cholesky."""
     return _linalg.cholesky(input, upper=upper)
+
+
+def inverse(input):
+    """linalg.inv."""
+    return _linalg.inv(input)
 
 
 def chain_matmul(*matrices):
