@@ -35,7 +35,7 @@ def run(program, folder, command=()):
 
 
 def test_every_recipe_has_one_program():
-    assert len(RECIPES) == 4
+    assert len(RECIPES) == 6
     assert all(len(programs) == 1 for programs in RECIPES.values())
 
 
