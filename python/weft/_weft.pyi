@@ -105,13 +105,13 @@ class Replicate:
         """
 class Shard:
     """
-    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none; or slices of explicit `sizes`
+    Each device along the axis holds one contiguous slice of dimension `dim`: ceil(size / devices) elements, the last devices fewer or none; or slices of explicit `sizes`. With `outer` above 1, the dim of n elements is seen as [outer, n / outer], and the slices are those of the second factor: a tensor [4, 6] with Shard(1) is, as [24], one with Shard(0, outer=4)
     """
     def __eq__(self, arg0: typing.Any) -> builtins.bool:
         ...
     def __hash__(self) -> int:
         ...
-    def __init__(self, dim: int = 0, sizes: collections.abc.Sequence[int] = []) -> None:
+    def __init__(self, dim: int = 0, sizes: collections.abc.Sequence[int] = [], outer: int = 1) -> None:
         """
         A dim below 0 counts from the end of whatever tensor is laid out; ValueError for one that no tensor can have. `sizes`: one per device along the axis, equal on all ranks, adding up to the dim's size; where other axes cut the dim outside of this one, as many for each of their slices, in order
         """
@@ -130,6 +130,11 @@ class Shard:
     @property
     def dim(self) -> int:
         ...
+    @property
+    def outer(self) -> int:
+        """
+        The elements of the dim's factors outside of the one that is cut
+        """
     @property
     def sizes(self) -> tuple:
         """
@@ -770,10 +775,8 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def det(self, *args, **kwargs):
+    def det(self) -> Tensor:
         """
-        _linalg_det(x: Tensor) -> Tensor
-        
         The determinant
         """
     def diag(self, diagonal: builtins.int = 0) -> Tensor:
@@ -1142,11 +1145,9 @@ class Tensor:
         
         Rule: ..., ... -> ...
         """
-    def inverse(self, *args, **kwargs):
+    def inverse(self, *given, **named):
         """
-        _linalg_inv(x: Tensor) -> Tensor
-        
-        The inverse. ValueError for a singular matrix
+        linalg.inv.
         """
     def isclose(self, x2: Tensor, rtol: builtins.float = 1e-05, atol: builtins.float = 1e-08, equal_nan: builtins.bool = False) -> Tensor:
         """
@@ -1372,10 +1373,8 @@ class Tensor:
         """
         Norms of the matrices in the last two dims: "fro", the root of the sum of squares; 1 and -1, the largest and smallest sum of magnitudes of a column; inf and -inf, of a row; 2 and -2, the largest and smallest singular value; "nuc", their sum
         """
-    def matrix_power(self, *args, **kwargs):
+    def matrix_power(self, n: builtins.int) -> Tensor:
         """
-        _linalg_matrix_power(x: Tensor, n: int) -> Tensor
-        
         The n-th power of matrices; that of the inverse for n < 0
         """
     def matrix_transpose(self) -> Tensor:
@@ -1817,10 +1816,8 @@ class Tensor:
         """
         Elements start, start + step, ... before end of `dim` replaced by src.
         """
-    def slogdet(self, *args, **kwargs):
+    def slogdet(self) -> typing.Any:
         """
-        _linalg_slogdet(x: Tensor) -> object
-        
         The sign of the determinant, and the logarithm of its magnitude
         """
     def softmax(self, dim: builtins.int = -1, *, dtype: DType | str | None = None) -> Tensor:
@@ -2061,7 +2058,7 @@ class Tensor:
         """
         Adds a dim of size 1 before dim `dim`; a view
         
-        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        Rule: f0 f1 f2  -> f0 (f1 f2 )    (by its attributes; this one of [5, 6, 7])
         """
     def unsqueeze_copy(self, *given, **named):
         """
@@ -2069,7 +2066,7 @@ class Tensor:
         
         Adds a dim of size 1 before dim `dim`; a view
         
-        Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+        Rule: f0 f1 f2  -> f0 (f1 f2 )    (by its attributes; this one of [5, 6, 7])
         """
     def unstack(self, axis: builtins.int = 0) -> tuple:
         """
@@ -3391,9 +3388,9 @@ class Op:
         """
         The result, or a tuple where there are several. ValueError when operands do not fit the rule
         """
-    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[int]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None, samples: collections.abc.Sequence[collections.abc.Sequence[tuple[int, ...]]] = []) -> None:
+    def __init__(self, name: str, rule: str, forward: collections.abc.Callable, backward: typing.Any = None, *, linear: collections.abc.Sequence[collections.abc.Sequence[int]] = [], dtype: DType | str | None = None, saves_outputs: builtins.bool = False, dtypes: collections.abc.Sequence[DType | str] = [], differentiable: builtins.bool | None = None, samples: collections.abc.Sequence[collections.abc.Sequence[tuple[int, ...]]] = [], positions: collections.abc.Sequence[str] | None = None) -> None:
         """
-        A custom op. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets new NumPy arrays (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers. `samples`: operand shapes of the calls that weft.testing runs
+        A custom op. `rule` is in factor notation ('... m k, ... k n -> ... m n'). forward(call, *operands) computes one device's part: it gets new NumPy arrays (bfloat16 as float32) and returns one array a result, of the shapes that call.result_shapes says. `call` also has structure, values, operand_boxes and result_boxes ((offset, shape) of this part in the whole), operand_wholes, result_wholes (shapes) and counts_here (False where a number added must not count, being added on another rank). backward(call, *gradients) gets the results' gradients as Tensors (None where nothing depends on one) and returns one Tensor or None an operand; `call` has operands, results (with saves_outputs), structure and values. `linear`: sets of operands in which it is jointly linear. `dtype`: of the results; that of operand 0 unless given. `dtypes`: those that operands may have; any unless given. Without backward a gradient that reaches the op raises a ValueError; with differentiable=False it stops there, as it does at results of integers. `samples`: operand shapes of the calls that weft.testing runs. `positions`: the factors along which forward reads positions, all unless given; along others, operands may have cuts of inner factors (Shard.outer)
         """
     def __repr__(self) -> str:
         ...
@@ -4668,6 +4665,10 @@ class Tokenizer:
         """
         Reads a tokenizer.json or a model of SentencePiece
         """
+    def __init__(self, *args, **kwargs) -> None:
+        """
+        TypeError: see from_directory and from_file
+        """
     def __len__(self) -> int:
         ...
     def apply_chat_template(self, conversation: typing.Any, tools: typing.Any = None, documents: typing.Any = None, chat_template: str | None = None, add_generation_prompt: builtins.bool = False, tokenize: builtins.bool = True, **kwargs) -> typing.Any:
@@ -4790,11 +4791,18 @@ class StepReport:
     @property
     def gradient_norm(self) -> float:
         """
-        The norm before clipping
+        Before clipping
         """
     @property
     def learning_rate(self) -> float:
-        ...
+        """
+        The rate of the first group
+        """
+    @property
+    def learning_rates(self) -> list[float]:
+        """
+        The rates of all groups, where they differ
+        """
     @property
     def loss(self) -> float:
         """
@@ -4808,7 +4816,7 @@ class StepReport:
     @property
     def seconds(self) -> float:
         """
-        Time since the first step began
+        Since the first step began
         """
     @property
     def skipped(self) -> str:
@@ -4822,7 +4830,9 @@ class StepReport:
         """
     @property
     def tokens_per_second(self) -> float:
-        ...
+        """
+        Without padding
+        """
     @property
     def validation_loss(self) -> float | None:
         ...
@@ -4830,9 +4840,9 @@ class Trainer:
     """
     Trains a model: reads rows, accumulates gradients, clips them, updates, validates, reports, saves and resumes. One a rank; calls are collective over the mesh
     """
-    def __init__(self, model: Module, data: typing.Any, optimizer: typing.Any, mesh: DeviceMesh, loss: typing.Any = None, *, batch: int = 16, accumulate: int = 1, steps: int = 100, clip: float = 1.0, schedule: typing.Any = None, device: Device | str = ..., validation: typing.Any = None, validate_every: int = 0, validation_batches: int = 0, on_non_finite: str = 'stop', spike: float = 0.0, on_spike: str = 'stop', loss_scale: float = 65536.0, most_skipped: int = 10, patience: int = 0, keep_best: builtins.bool = False, model_files: str = '', metrics: collections.abc.Sequence[str] = [], save: str = '', save_every: int = 0, keep: int = 3, resume: str = '', allow_change: collections.abc.Sequence[str] = [], heeds_signals: builtins.bool = False, tell: typing.Any = None, on_step: typing.Any = None, on_evaluation: typing.Any = None, on_save: typing.Any = None) -> None:
+    def __init__(self, model: Module, data: typing.Any, optimizer: typing.Any, mesh: DeviceMesh, loss: typing.Any = None, *, batch: int = 16, accumulate: int = 1, steps: int = 100, clip: float = 1.0, clip_value: float = 0.0, ema: float = 0.0, schedule: typing.Any = None, device: Device | str = ..., validation: typing.Any = None, validate_every: int = 0, validation_batches: int = 0, on_non_finite: str = 'stop', spike: float = 0.0, on_spike: str = 'stop', loss_scale: float = 65536.0, most_skipped: int = 10, patience: int = 0, keep_best: builtins.bool = False, model_files: str = '', metrics: collections.abc.Sequence[str] = [], save: str = '', save_every: int = 0, keep: int = 3, resume: str = '', allow_change: collections.abc.Sequence[str] = [], heeds_signals: builtins.bool = False, tell: typing.Any = None, on_step: typing.Any = None, on_evaluation: typing.Any = None, on_save: typing.Any = None) -> None:
         """
-        The model has memory and its final layout: load weights, then shard, then make the optimizer. data: a Dataset; or rows, as a sequence, as a function of an index, or as an object with read(first, count). A row is an array of ids, one more than a row has targets, or a tuple of ids, targets (-100: does not count) and, for packed documents, segments. batch: rows of a step over all ranks, which all axes of `mesh` cut (pass a view, mesh['dp'], where other axes hold the same rows). loss(ids, targets) gives the mean of the targets that count; without, the model is a TransformerModel. schedule(steps done) gives the learning rate. save: a folder for checkpoints. resume: a folder to go on from, where there is a checkpoint; on any number of ranks. tell(line), on rank 0; on_step(StepReport), on_evaluation(step, loss) and on_save(path), on all ranks. spike: a loss above so many times the median of the last 32 is a spike. patience: validations in a row without a lower loss that end the run. keep_best: saves to the folder best of `save`, too
+        The model has memory and its final layout: load weights, then shard, then make the optimizer. data: a Dataset; or rows, as a sequence, as a function of an index, or as an object with read(first, count). A row is an array of ids, one more than a row has targets, or a tuple of ids, targets (-100: does not count) and, for packed documents, segments. batch: rows of a step over all ranks, which all axes of `mesh` cut (pass a view, mesh['dp'], where other axes hold the same rows). loss(ids, targets) gives the mean of the targets that count; without, the model is a TransformerModel. schedule(steps done) gives the learning rate; groups with different rates have their own where it is highest, and a part of it elsewhere. clip: the largest norm of the gradients; clip_value: the largest magnitude of an element. ema: the decay of an average of the parameters, which is saved as the part 'ema' and evaluated. save: a folder for checkpoints. resume: a folder to go on from, where there is a checkpoint; on any number of ranks. tell(line), on rank 0; on_step(StepReport), on_evaluation(step, loss) and on_save(path), on all ranks. spike: a loss above so many times the median of the last 32 is a spike. patience: validations in a row without a lower loss that end the run. keep_best: saves to the folder best of `save`, too
         """
     def evaluate(self) -> float:
         """
@@ -5008,98 +5018,6 @@ def _jvp(function: collections.abc.Callable, inputs: typing.Any, v: typing.Any, 
     ...
 def _layout_of(parameter: Parameter) -> str:
     ...
-def _linalg_cholesky(x: Tensor, *, upper: builtins.bool = False) -> Tensor:
-    """
-    L with L @ L.mT = x for positive definite matrices, of which the lower triangle is read; with `upper`, U with U.mT @ U = x, by the upper triangle. ValueError for others, on all ranks
-    """
-def _linalg_cholesky_ex(x: Tensor, *, upper: builtins.bool = False) -> typing.Any:
-    """
-    The factor and info, which is not 0 for a matrix that is not positive definite
-    """
-def _linalg_cond(x: Tensor, p: float = 2.0) -> Tensor:
-    """
-    The condition number: the matrix norm of order p times that of the inverse
-    """
-def _linalg_det(x: Tensor) -> Tensor:
-    """
-    The determinant
-    """
-def _linalg_eigh(x: Tensor, upper: builtins.bool = False) -> typing.Any:
-    """
-    Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which one triangle is read
-    """
-def _linalg_eigvalsh(x: Tensor, upper: builtins.bool = False) -> Tensor:
-    """
-    Eigenvalues of symmetric matrices, ascending
-    """
-def _linalg_inv(x: Tensor) -> Tensor:
-    """
-    The inverse. ValueError for a singular matrix
-    """
-def _linalg_inv_ex(x: Tensor) -> typing.Any:
-    """
-    The inverse, and info: not 0 for a singular matrix
-    """
-def _linalg_lstsq(x1: Tensor, x2: Tensor, rtol: Tensor | float | None = None) -> Tensor:
-    """
-    The X of least norm among those with the least norm of x1 @ X - x2
-    """
-def _linalg_lu(x: Tensor) -> typing.Any:
-    """
-    x = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper triangle
-    """
-def _linalg_lu_factor(x: Tensor) -> typing.Any:
-    """
-    L (without its diagonal of ones) and U in one matrix, and pivots (int32): row i was exchanged with row pivots[i], counted from 1
-    """
-def _linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: builtins.bool = False) -> Tensor:
-    """
-    Solves A @ X = B, or A.mT @ X = B, by the result of lu_factor(A)
-    """
-def _linalg_matrix_power(x: Tensor, n: int) -> Tensor:
-    """
-    The n-th power of matrices; that of the inverse for n < 0
-    """
-def _linalg_matrix_rank(x: Tensor, rtol: Tensor | float | None = None, atol: Tensor | float | None = None) -> Tensor:
-    """
-    The number (int64) of singular values that do not count as 0, as in pinv
-    """
-def _linalg_multi_dot(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
-    """
-    The product of matrices (the first and the last may be vectors) in the order with the fewest multiplications
-    """
-def _linalg_nuclear_norm(x: Tensor, keepdims: builtins.bool = False) -> Tensor:
-    """
-    The sum of singular values
-    """
-def _linalg_pinv(x: Tensor, rtol: Tensor | float | None = None, atol: Tensor | float | None = None) -> Tensor:
-    """
-    The pseudo-inverse. Singular values of at most atol, or rtol (max(m, n) eps unless one of both is given) times the greatest one, count as 0
-    """
-def _linalg_qr(x: Tensor, *, mode: str = 'reduced') -> typing.Any:
-    """
-    x = Q @ R with orthonormal columns of Q: [m, k] for 'reduced', [m, m] for 'complete'
-    """
-def _linalg_slogdet(x: Tensor) -> typing.Any:
-    """
-    The sign of the determinant, and the logarithm of its magnitude
-    """
-def _linalg_solve(x1: Tensor, x2: Tensor, *, left: builtins.bool = True) -> Tensor:
-    """
-    X with x1 @ X = x2, or X @ x1 = x2 with left=False; x2 of one dim is one vector. ValueError for a singular matrix, on all ranks
-    """
-def _linalg_solve_triangular(x1: Tensor, x2: Tensor, *, upper: builtins.bool, left: builtins.bool = True, unitriangular: builtins.bool = False) -> Tensor:
-    """
-    X with T @ X = x2, or X @ T = x2 with left=False, for a triangle T of x1, whose diagonal counts as 1 with unitriangular=True
-    """
-def _linalg_svd(x: Tensor, *, full_matrices: builtins.bool = True) -> typing.Any:
-    """
-    x = U @ diag(S) @ Vh with S in descending order; U and Vh are square unless full_matrices=False
-    """
-def _linalg_svdvals(x: Tensor) -> Tensor:
-    """
-    Singular values in descending order
-    """
 def _method(arg0: typing.Any) -> typing.Any:
     ...
 @typing.overload
@@ -6643,7 +6561,7 @@ def reshape(x: Tensor, shape: tuple[int, ...], *, copy: builtins.bool | None = N
     """
     The same elements in row-major order as `shape`, of whose sizes one may be -1; a view where memory allows. copy=True always copies; copy=False never, but raises ValueError
     
-    Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    Rule: f0 f1 f2  -> f0 (f1 f2 )    (by its attributes; this one of [5, 6, 7])
     """
 def rests_on_disk(tensor: Tensor) -> builtins.bool:
     """
@@ -6837,9 +6755,9 @@ def split(x: Tensor, split_size_or_sections: int, dim: int = 0) -> tuple:
 @typing.overload
 def split(x: Tensor, split_size_or_sections: collections.abc.Sequence[int], dim: int = 0) -> tuple:
     ...
-def split_text_dataset(paths: str | collections.abc.Sequence[str], batch: int, *, sequence: int, tokenizer: Tokenizer | None = None, seed: int = 0, vocabulary: int = 0, field: str = '', loss: str = 'automatic', pack: builtins.bool = False, weights: collections.abc.Sequence[float] = [], cache: str = '', bytes: builtins.bool = False, threads: int = 0) -> tuple[Dataset, Dataset]:
+def split_text_dataset(paths: str | collections.abc.Sequence[str], batch: int, *, sequence: int, tokenizer: Tokenizer | None = None, seed: int = 0, vocabulary: int = 0, field: str = '', loss: str = 'automatic', pack: builtins.bool = False, long_documents: str = 'split', weights: collections.abc.Sequence[float] = [], cache: str = '', bytes: builtins.bool = False, threads: int = 0) -> tuple[Dataset, Dataset]:
     """
-    The same, and a dataset of rows held out: a twentieth in whole batches of `batch` rows, at least 1 and at most 16. Returns both
+    The same, and a dataset of rows held out: a twentieth, at least 1 row and at most 16 batches of `batch` rows. Returns both
     """
 def sqrt(x: Tensor) -> Tensor:
     """
@@ -6857,7 +6775,7 @@ def squeeze(x: Tensor, axis: int | collections.abc.Sequence[int] | None = None) 
     """
     Removes the dims of size 1 that `axis` names, or all of them; a view
     
-    Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    Rule: f0 f1 f2  -> f0 (f1 f2 )    (by its attributes; this one of [5, 6, 7])
     """
 def stack(arrays: collections.abc.Sequence[Tensor], axis: int = 0) -> Tensor:
     """
@@ -6942,9 +6860,9 @@ def tensordot(x1: Tensor, x2: Tensor, axes: int | tuple[int | collections.abc.Se
     """
     Sums products of x1 and x2 over the last `axes` dims of x1 and the first of x2, or over pairs of dims (dims of x1, dims of x2). The result has the other dims of x1, then those of x2. ValueError names sizes that differ
     """
-def text_dataset(paths: str | collections.abc.Sequence[str], *, sequence: int, tokenizer: Tokenizer | None = None, seed: int = 0, vocabulary: int = 0, field: str = '', loss: str = 'automatic', pack: builtins.bool = False, weights: collections.abc.Sequence[float] = [], cache: str = '', bytes: builtins.bool = False, threads: int = 0) -> Dataset:
+def text_dataset(paths: str | collections.abc.Sequence[str], *, sequence: int, tokenizer: Tokenizer | None = None, seed: int = 0, vocabulary: int = 0, field: str = '', loss: str = 'automatic', pack: builtins.bool = False, long_documents: str = 'split', weights: collections.abc.Sequence[float] = [], cache: str = '', bytes: builtins.bool = False, threads: int = 0) -> Dataset:
     """
-    Rows of files of text, of lines of JSON (.jsonl) with texts (`text`, or `field`) or conversations (`messages`, or `prompt` and `completion`), or of token files (.bin), shuffled anew each epoch. paths: one or several files or directories. tokenizer: turns text into tokens; without one bytes are the tokens. loss: the tokens that count, by default the assistant's in conversations and all others. pack: several documents in a row, with segments. weights: the share of the rows that each path has. cache: a folder that keeps tokens for the next run. ValueError names a file or line that is wrong
+    Rows of files of text, of lines of JSON (.jsonl) with texts (`text`, or `field`) or conversations (`messages`, or `prompt` and `completion`), or of token files (.bin), shuffled anew each epoch. paths: one or several files or directories. tokenizer: turns text into tokens; without one bytes are the tokens. loss: the tokens that count, by default the assistant's in conversations and all others. pack: several documents in a row, with segments. long_documents: what becomes of a document that is longer than a row: several rows, its first row, or none. weights: the share of the rows that each path has. cache: a folder that keeps tokens for the next run. ValueError names a file or line that is wrong
     """
 def tile(x: Tensor, repetitions: int | collections.abc.Sequence[int]) -> Tensor:
     """
@@ -7046,7 +6964,7 @@ def unsqueeze(x: Tensor, dim: int) -> Tensor:
     """
     Adds a dim of size 1 before dim `dim`; a view
     
-    Rule: s0 m1 m2  -> s0 (m1 m2 )    (by its attributes; this one of [5, 6, 7])
+    Rule: f0 f1 f2  -> f0 (f1 f2 )    (by its attributes; this one of [5, 6, 7])
     """
 def unstack(x: Tensor, axis: int = 0) -> tuple:
     """
@@ -7187,7 +7105,7 @@ def _init_calculate_gain(nonlinearity: str, param: float | None = None) -> float
     """
 def _torch_cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, *, ignore_index: int = -100, reduction: str = 'mean', label_smoothing: float = 0.0) -> Tensor:
     """
-    The loss of logits [..., classes] (always in the last dim) against classes [...] or, of logits [rows, classes] or [classes], probabilities of their shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
+    Of logits [..., classes], or where only that fits [rows, classes, ...], against classes [...] or, of logits [rows, classes] or [classes], probabilities of their shape; rows whose target is `ignore_index` do not count. weight: weights of the classes. label_smoothing: the share of the target that all classes have evenly
     """
 def _torch_linear_cross_entropy(input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None, reduction: str = 'mean', ignore_index: int = -100, label_smoothing: float = 0.0) -> Tensor:
     """
@@ -7345,6 +7263,98 @@ def _torch_round(input: Tensor, *, decimals: int = 0) -> Tensor:
     """
     Rounds to the nearest number with so many decimals; halves to even
     """
+def _linalg_cholesky(x: Tensor, *, upper: builtins.bool = False) -> Tensor:
+    """
+    L with L @ L.mT = x for positive definite matrices, of which the lower triangle is read; with `upper`, U with U.mT @ U = x, by the upper triangle. ValueError for others, on all ranks
+    """
+def _linalg_cholesky_ex(x: Tensor, *, upper: builtins.bool = False) -> typing.Any:
+    """
+    The factor and info, which is not 0 for a matrix that is not positive definite
+    """
+def _linalg_lu(x: Tensor) -> typing.Any:
+    """
+    x = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper triangle
+    """
+def _linalg_lu_factor(x: Tensor) -> typing.Any:
+    """
+    L (without its diagonal of ones) and U in one matrix, and pivots (int32): row i was exchanged with row pivots[i], counted from 1
+    """
+def _linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, adjoint: builtins.bool = False) -> Tensor:
+    """
+    Solves A @ X = B, or A.mT @ X = B, by the result of lu_factor(A)
+    """
+def _linalg_qr(x: Tensor, *, mode: str = 'reduced') -> typing.Any:
+    """
+    x = Q @ R with orthonormal columns of Q: [m, k] for 'reduced', [m, m] for 'complete'
+    """
+def _linalg_svd(x: Tensor, *, full_matrices: builtins.bool = True) -> typing.Any:
+    """
+    x = U @ diag(S) @ Vh with S in descending order; U and Vh are square unless full_matrices=False
+    """
+def _linalg_svdvals(x: Tensor) -> Tensor:
+    """
+    Singular values in descending order
+    """
+def _linalg_eigh(x: Tensor, upper: builtins.bool = False) -> typing.Any:
+    """
+    Eigenvalues, ascending, and eigenvectors (columns) of symmetric matrices, of which one triangle is read
+    """
+def _linalg_eigvalsh(x: Tensor, upper: builtins.bool = False) -> Tensor:
+    """
+    Eigenvalues of symmetric matrices, ascending
+    """
+def _linalg_pinv(x: Tensor, rtol: Tensor | float | None = None, atol: Tensor | float | None = None) -> Tensor:
+    """
+    The pseudo-inverse. Singular values of at most atol, or rtol (max(m, n) eps unless one of both is given) times the greatest one, count as 0
+    """
+def _linalg_lstsq(x1: Tensor, x2: Tensor, rtol: Tensor | float | None = None) -> Tensor:
+    """
+    The X of least norm among those with the least norm of x1 @ X - x2
+    """
+def _linalg_matrix_rank(x: Tensor, rtol: Tensor | float | None = None, atol: Tensor | float | None = None) -> Tensor:
+    """
+    The number (int64) of singular values that do not count as 0, as in pinv
+    """
+def _linalg_cond(x: Tensor, p: float = 2.0) -> Tensor:
+    """
+    The condition number: the matrix norm of order p times that of the inverse
+    """
+def _linalg_nuclear_norm(x: Tensor, keepdims: builtins.bool = False) -> Tensor:
+    """
+    The sum of singular values
+    """
+def _linalg_solve(x1: Tensor, x2: Tensor, *, left: builtins.bool = True) -> Tensor:
+    """
+    X with x1 @ X = x2, or X @ x1 = x2 with left=False; x2 of one dim is one vector. ValueError for a singular matrix, on all ranks
+    """
+def _linalg_solve_triangular(x1: Tensor, x2: Tensor, *, upper: builtins.bool, left: builtins.bool = True, unitriangular: builtins.bool = False) -> Tensor:
+    """
+    X with T @ X = x2, or X @ T = x2 with left=False, for a triangle T of x1, whose diagonal counts as 1 with unitriangular=True
+    """
+def _linalg_inv(x: Tensor) -> Tensor:
+    """
+    The inverse. ValueError for a singular matrix
+    """
+def _linalg_inv_ex(x: Tensor) -> typing.Any:
+    """
+    The inverse, and info: not 0 for a singular matrix
+    """
+def _linalg_det(x: Tensor) -> Tensor:
+    """
+    The determinant
+    """
+def _linalg_slogdet(x: Tensor) -> typing.Any:
+    """
+    The sign of the determinant, and the logarithm of its magnitude
+    """
+def _linalg_matrix_power(x: Tensor, n: int) -> Tensor:
+    """
+    The n-th power of matrices; that of the inverse for n < 0
+    """
+def _linalg_multi_dot(tensors: collections.abc.Sequence[Tensor]) -> Tensor:
+    """
+    The product of matrices (the first and the last may be vectors) in the order with the fewest multiplications
+    """
 def _torch_l1_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor:
     """
     |input - target|: its mean, its sum, or for reduction 'none' all of it
@@ -7360,6 +7370,46 @@ def _torch_huber_loss(input: Tensor, target: Tensor, reduction: str = 'mean', de
 def _torch_kl_div(input: Tensor, target: Tensor, reduction: str = 'mean', log_target: builtins.bool = False) -> Tensor:
     """
     target * (log(target) - input); 'batchmean' divides the sum by the size of dim 0
+    """
+def _torch_margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = 'mean') -> Tensor:
+    """
+    max(0, -target (input1 - input2) + margin)
+    """
+def _torch_hinge_embedding_loss(input: Tensor, target: Tensor, margin: float = 1.0, reduction: str = 'mean') -> Tensor:
+    """
+    input where target is 1, max(0, margin - input) where it is -1
+    """
+def _torch_soft_margin_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor:
+    """
+    log(1 + exp(-target input)), of targets 1 and -1
+    """
+def _torch_cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: float = 0.0, reduction: str = 'mean') -> Tensor:
+    """
+    Of the cosine along the last dim: 1 - cosine where target is 1, max(0, cosine - margin) where it is -1
+    """
+def _torch_triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: float = 1.0, p: float = 2.0, eps: float = 1e-06, swap: builtins.bool = False, reduction: str = 'mean') -> Tensor:
+    """
+    max(0, |anchor - positive| - |anchor - negative| + margin), norms along the last dim
+    """
+def _torch_multi_margin_loss(input: Tensor, target: Tensor, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: str = 'mean') -> Tensor:
+    """
+    The sum over other classes of max(0, margin - input[target] + input)^p over their number
+    """
+def _torch_multilabel_margin_loss(input: Tensor, target: Tensor, reduction: str = 'mean') -> Tensor:
+    """
+    The margins of labels over others; target [rows, classes] lists labels, then -1
+    """
+def _torch_multilabel_soft_margin_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = 'mean') -> Tensor:
+    """
+    The mean over classes of binary_cross_entropy_with_logits
+    """
+def _torch_poisson_nll_loss(input: Tensor, target: Tensor, log_input: builtins.bool = True, full: builtins.bool = False, eps: float = 1e-08, reduction: str = 'mean') -> Tensor:
+    """
+    exp(input) - target input, or input - target log(input + eps); full: with Stirling's term
+    """
+def _torch_gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor, full: builtins.bool = False, eps: float = 1e-06, reduction: str = 'mean') -> Tensor:
+    """
+    (log(var) + (input - target)^2 / var) / 2; full: plus log(2 pi) / 2
     """
 def _torch_nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, ignore_index: int = -100, reduction: str = 'mean') -> Tensor:
     """
