@@ -27,6 +27,7 @@ set(same "${library} (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_NAME ${library})
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SECTION libs)
 # Loaded when ranks of a job are on several hosts, and for object stores.
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_RECOMMENDS "libopenblas0-openmp")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "libopenmpi3, libcurl4")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libweft-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)

@@ -183,7 +183,12 @@ Tensors MoE::masked_balance(const Tensors& routed, const Tensor& mask) const {
   Tensor choices;
   {
     const NoGrad no_grad;
-    const Tensor chosen = cast(one_hot(routed[1], config_.experts), scores.dtype());
+    // one_hot would read the indices to check them.
+    const Tensor places = cast(unsqueeze(routed[1], 2), DType::i64);
+    const Sharding whole =
+        places.is_sharded() ? Sharding(places.sharding().mesh(), {}) : Sharding();
+    const Tensor numbers = arange(config_.experts, {DType::i64, places.device(), whole});
+    const Tensor chosen = cast(equal(places, numbers), scores.dtype());
     choices = div(sum(mul(chosen, unsqueeze(counted, 2)), {0, 1}), total);
   }
   return {div(sum(mul(scores, counted), {0}), total), choices};

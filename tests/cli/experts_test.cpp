@@ -181,7 +181,8 @@ TEST_F(Experts, ContinueATextOverTheirAxis) {
   for (const char* flags : {"--ranks 2", "--mesh ep=3", "--mesh ep=2,tp=2"}) {
     EXPECT_EQ(text(flags), whole) << flags;
   }
-  expect(2, concat("sample ", saved, " --prompt x --mesh dp=2"), "axis is dp, expected ep or tp");
+  expect(2, concat("sample ", saved, " --prompt x --mesh dp=2"),
+         "axis is dp, expected tp, ep or cp");
   expect(2, concat("sample ", saved, " --prompt x --mesh tp=2,tp=2"),
          "--mesh \"tp=2,tp=2\": two axes are called \"tp\", expected different names");
 }

@@ -17,7 +17,7 @@ static std::atomic<int> blas_threads = 0;
 
 static void set_blas_threads(int threads) {
   if (blas_threads == threads) return;
-  openblas_set_num_threads(threads);
+  set_blas_thread_count(threads);
   blas_threads = threads;
 }
 
@@ -27,7 +27,7 @@ BlasThreads::BlasThreads(int threads) : alone_(threads > 1) {
   WEFT_STATIC_TLS static thread_local bool is_set = false;
   if (!std::exchange(is_set, true)) {
     const std::unique_lock lock(blas_mutex);
-    openblas_set_num_threads(1);
+    set_blas_thread_count(1);
   }
 #endif
   if (alone_) {
@@ -89,6 +89,10 @@ void add_bias(const Product& p) {
 }  // namespace
 
 bool multiply_by_blas(const Product& given) {
+#ifdef WEFT_OPENBLAS_FILE
+  static const bool is_there = kOpenBlas.can_be_loaded();
+  if (!is_there) return false;
+#endif
   Product p = given;
   ScratchMemory scratch;
   if (!is_for_blas(p.a, p.m, p.k)) p.a = copied(p.a, p.m, p.k, DType::f64, scratch);

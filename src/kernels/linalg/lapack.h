@@ -3,10 +3,29 @@
 
 #include <cstddef>
 
+#include "src/base/loaded_library.h"
+
 // The functions of BLAS and LAPACK that weft calls, for float and double. Their matrices are in
 // column-major order; the last arguments are the lengths of the strings before them.
 
 extern "C" void openblas_set_num_threads(int threads);
+
+// OpenBLAS takes 128 MiB of address space for each core when it is loaded, and waits for ever where
+// it does not get them: it is loaded by the first call. Wheels link it, so that they contain it.
+#ifdef WEFT_OPENBLAS_FILE
+namespace weft {
+inline constinit const LoadedLibrary kOpenBlas(WEFT_OPENBLAS_FILE, WEFT_OPENBLAS_DIRECTORY);
+inline constinit const Loaded<decltype(::openblas_set_num_threads)> set_blas_thread_count(
+    kOpenBlas, "openblas_set_num_threads");
+}  // namespace weft
+#define WEFT_BLAS_MEMBER(member, name) \
+  static inline constinit const Loaded<decltype(::name)> member { kOpenBlas, #name }
+#else
+namespace weft {
+inline constexpr auto set_blas_thread_count = ::openblas_set_num_threads;
+}  // namespace weft
+#define WEFT_BLAS_MEMBER(member, name) static constexpr auto member = ::name
+#endif
 
 #define WEFT_LAPACK(T, p)                                                                         \
   extern "C" {                                                                                    \
@@ -26,14 +45,14 @@ extern "C" void openblas_set_num_threads(int threads);
   }                                                                                               \
   namespace weft {                                                                                \
   template <> struct Lapack<T> {                                                                  \
-    static constexpr auto gemm = p##gemm_;                                                        \
-    static constexpr auto trsm = p##trsm_;                                                        \
-    static constexpr auto potrf = p##potrf_;                                                      \
-    static constexpr auto getrf = p##getrf_;                                                      \
-    static constexpr auto gelqf = p##gelqf_;                                                      \
-    static constexpr auto orglq = p##orglq_;                                                      \
-    static constexpr auto syevd = p##syevd_;                                                      \
-    static constexpr auto gesdd = p##gesdd_;                                                      \
+    WEFT_BLAS_MEMBER(gemm, p##gemm_);                                                             \
+    WEFT_BLAS_MEMBER(trsm, p##trsm_);                                                             \
+    WEFT_BLAS_MEMBER(potrf, p##potrf_);                                                           \
+    WEFT_BLAS_MEMBER(getrf, p##getrf_);                                                           \
+    WEFT_BLAS_MEMBER(gelqf, p##gelqf_);                                                           \
+    WEFT_BLAS_MEMBER(orglq, p##orglq_);                                                           \
+    WEFT_BLAS_MEMBER(syevd, p##syevd_);                                                           \
+    WEFT_BLAS_MEMBER(gesdd, p##gesdd_);                                                           \
   };                                                                                              \
   }
 

@@ -112,7 +112,7 @@ template <class T> void fetch_ahead(const T* row, int64_t elements) {
 void multiply_onednn(const Product& product);
 
 /// Computes a product of f64 by BLAS; m, n, k are from 1 to INT32_MAX. Returns false, with nothing
-/// done, in a build without OpenBLAS.
+/// done, where OpenBLAS is missing.
 bool multiply_by_blas(const Product& product);
 
 /// Whether the processor has instructions for products of bf16.
