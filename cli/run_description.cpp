@@ -105,7 +105,8 @@ void check_schedule(const TrainOptions& o) {
 Schedule schedule_of(const TrainOptions& options) {
   return schedule_named(options.schedule, {.peak = options.learning_rate,
                                            .warmup = warmup_of(options),
-                                           .total = options.steps,
+                                           // A resumed run may end within its warm-up.
+                                           .total = std::max(options.steps, warmup_of(options)),
                                            .floor = floor_of(options),
                                            .from_zero = false,
                                            .restarts = options.restarts,

@@ -217,14 +217,14 @@ static void complete(TrainOptions& o) {
   if (o.parallel.adapters.lora && o.init.empty()) {
     fail("--lora is given without --init, expected the model that the adapters belong to");
   }
+  if (o.warmup > o.steps) {
+    fail("--warmup is ", o.warmup, ", expected at most --steps, ", o.steps);
+  }
   take_saved_defaults(o);
   if (o.learning_rate == 0) {
     o.learning_rate = o.init.empty() ? 3e-3 : 2e-5;
     if (o.parallel.adapters.lora) o.learning_rate = kAdapterRate;
     if (o.parallel.optimizer == "lion") o.learning_rate /= 10;
-  }
-  if (o.warmup > o.steps) {
-    fail("--warmup is ", o.warmup, ", expected at most --steps, ", o.steps);
   }
   optimizer_options(o);
   check_schedule(o);
