@@ -19,7 +19,7 @@ operands that have the factor are cut alike. The table lists what follows from e
 - **exchanged**: ranks exchange small results along this factor, such as the largest element of each
   row, or the parts themselves (`sort`); the dim stays cut.
 - **gathered**: the factor is in brackets. The op needs it whole on each rank, so that a cut operand
-  moves first. The inner ones of merged dims, `r` of `(g r)`, are whole too.
+  moves first. The inner ones of an operand's merged dims, `r` of `(g r)`, are whole too.
 - **fetched**: the op needs a slice of the operand or the rows that indices name (`~`); ranks
   exchange these only.
 
@@ -48,8 +48,8 @@ def parsed(op):
     rule = BY_ATTRIBUTES.sub("", op.rule).strip()
     left, _, right = rule.partition("->")
     operands = factors(left)
-    # The outermost of merged dims stays cut; a cut of another one moves.
-    inner = {f for group in re.findall(r"\(([^)]*)\)", rule) for f in group.split()[1:]}
+    # A chunk of merged dims cuts the outermost; the others are whole. Results may cut inner ones.
+    inner = {f for group in re.findall(r"\(([^)]*)\)", left) for f in group.split()[1:]}
     # An op without results changes its operands, which stay cut.
     kept = {f for f in factors(right) if f[0] not in "[+"} if right.strip() else set(operands)
     kind = {}
