@@ -53,26 +53,26 @@ static void set_option(AdapterOptions& options, const std::string& item,
 }
 
 void add_adapter_flags(CLI::App& command, AdapterFlags& flags) {
-  const auto lora = [&flags](const std::vector<std::string>& items) {
+  const auto lora = [&flags](const std::string& text) {
     AdapterOptions options;
     options.targets.clear();
     std::optional<double> alpha;
-    for (const std::string& item : items) {
-      // The parser gives an empty text for a flag without a value.
-      if (items.size() > 1 || !item.empty()) set_option(options, item, alpha);
+    // The text is empty for the flag alone, which means the defaults.
+    for (size_t begin = 0, end = 0; !text.empty() && end < text.size(); begin = end + 1) {
+      end = std::min(text.find(',', begin), text.size());
+      set_option(options, text.substr(begin, end - begin), alpha);
     }
     options.alpha = alpha.value_or(2 * static_cast<double>(options.rank));
     if (options.targets.empty()) options.targets = AdapterOptions().targets;
     flags.lora = options;
   };
   command
-      .add_option_function<std::vector<std::string>>(
+      .add_option_function<std::string>(
           "--lora", lora,
           "Train low-rank adapters of linear layers and freeze all other weights, e.g. "
           "rank=16,alpha=32,targets=q_proj,v_proj or rank=16,all-linear (all but the head); also "
           "dropout=P and rslora (default: rank=8, alpha twice the rank, q_proj and v_proj)")
       ->type_name("OPTION=VALUE,...")
-      ->delimiter(',')
       ->expected(0, 1);
   command
       .add_option_function<std::string>(
