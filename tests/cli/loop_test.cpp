@@ -175,7 +175,7 @@ TEST_F(Loop, KeepsItsScheduleWhenResumed) {
   expect(0, concat(common_, "--steps 8 --warmup 4 --lr 2e-5 --save-every 2 --keep 0 --save ", run));
   const double third = metrics_in(run + "/metrics.jsonl")[2]["lr"];
   for (const std::string& path : list_checkpoints(run)) {
-    if (!path.ends_with('2')) fs::remove_all(path);
+    if (path.find("step-00000002") == path.npos) fs::remove_all(path);
   }
   ASSERT_EQ(list_checkpoints(run).size(), 1U);
   expect(2, concat(resumed, "--steps 8 --warmup 2"),

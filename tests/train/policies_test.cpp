@@ -111,7 +111,7 @@ TEST(Policies, KeepsTheBestAndEndsWithoutProgress) {
   options.keep_best = true;
   options.checkpoints.save = scratch.path("run");
   std::vector<double> losses;
-  std::string last_line;
+  std::string last_lines;
   on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
     FormulaRun run(mesh);
     TrainerOptions own = options;
@@ -119,7 +119,7 @@ TEST(Policies, KeepsTheBestAndEndsWithoutProgress) {
     own.schedule = [](int64_t step) { return step < 4 ? 1e-2 : 0.3; };
     if (mesh.rank() == 0) {
       own.on_evaluation = [&](int64_t, double loss) { losses.push_back(loss); };
-      own.tell = [&](const std::string& line) { last_line = line; };
+      own.tell = [&](const std::string& line) { last_lines += line; };
     }
     Trainer trainer(run.model, std::make_shared<FormulaRows>(), *run.optimizer, run.rows, own);
     EXPECT_TRUE(trainer.run());
@@ -131,9 +131,9 @@ TEST(Policies, KeepsTheBestAndEndsWithoutProgress) {
   const std::vector<std::string> kept = list_checkpoints(scratch.path("run/best"));
   ASSERT_FALSE(kept.empty());
   EXPECT_NE(kept[0].find(concat("step-0000000", step)), std::string::npos) << kept[0];
-  EXPECT_NE(last_line.find(concat("of step ", step, ", and 2 validations in a row")),
+  EXPECT_NE(last_lines.find(concat("of step ", step, ", and 2 validations in a row")),
             std::string::npos)
-      << last_line;
+      << last_lines;
   // The best one is resumed from as any other, and a new run leaves it alone.
   options.checkpoints = {.save = scratch.path("other"), .resume = scratch.path("run/best")};
   options.steps = step + 2;
