@@ -56,11 +56,18 @@ class PipelineCheck {
       add(Fault::misplaced, 0, "number of microbatches is ", program_.microbatches,
           ", expected at least 1");
     }
+    if (program_.stages() == 0) {
+      add(Fault::misplaced, 0, "number of stages is 0, expected at least 1");
+    }
     for (int stage = 0; stage < program_.stages(); ++stage) {
       const int rank = rank_of(stage);
       if (rank >= 0 && rank < program_.ranks()) continue;
       add(Fault::misplaced, 0, "rank of stage ", stage, " is ", rank, ", expected 0 to ",
           program_.ranks() - 1);
+    }
+    for (int r = 0; r < program_.ranks(); ++r) {
+      if (std::ranges::find(program_.rank_of_stage, r) != program_.rank_of_stage.end()) continue;
+      add(Fault::misplaced, r, "number of stages of rank ", r, " is 0, expected at least 1");
     }
     for (int r = 0; r < program_.ranks(); ++r) {
       for (const PipelineStep& step : steps(r)) check_place(r, step);

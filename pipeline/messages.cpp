@@ -42,6 +42,13 @@ static void add(std::vector<int64_t>& header, const Tensor& tensor, int axes) {
   }
 }
 
+/// Checks that a header can state the layout: it does so over the mesh of the stages.
+static void check_mesh(const Tensor& tensor, const DeviceMesh& mesh) {
+  if (!tensor || !tensor.is_sharded() || tensor.sharding().mesh() == mesh) return;
+  fail("pipeline: mesh of a tensor between stages is ", tensor.sharding().mesh(), ", expected ",
+       mesh, ", that of the stages");
+}
+
 static Piece piece_of(const Tensor& local, const int64_t& count) {
   void* data = local.block().data;
   return {.send = data,
@@ -53,6 +60,7 @@ static Piece piece_of(const Tensor& local, const int64_t& count) {
 
 void StageMessages::send(const Tensors& tensors, int to, int number) {
   const NoGrad no_grad;
+  for (const Tensor& tensor : tensors) check_mesh(tensor, mesh_);
   Sent& sent = sent_.emplace_back();
   sent.header.push_back(static_cast<int64_t>(tensors.size()));
   for (const Tensor& tensor : tensors) {
@@ -78,6 +86,9 @@ void StageMessages::send(const Tensors& tensors, int to, int number) {
 void StageMessages::expect(int from, int number) {
   Expected& expected = expected_.emplace_back(from, number, Header(kHeader), Work());
   expected.header_work = line_.recv(expected.header.data(), kHeader, DType::i64, from, 2 * number);
+  // A GPU's sends and receives between two ranks run in the order in which they are queued: the
+  // checked one of the program, not that in which headers come.
+  if (device_.kind == DeviceKind::cuda) begin(expected);
 }
 
 /// The header has come: makes the tensors, and begins to receive their elements.

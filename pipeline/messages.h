@@ -19,7 +19,7 @@ class StageMessages : NotCopied {
 
   /// Sends tensors, of which some may be empty; `number` tells messages apart.
   void send(const Tensors& tensors, int to, int number);
-  /// Begins to receive the message `number`.
+  /// Begins to receive the message `number`; on a GPU waits for its header.
   void expect(int from, int number);
   /// Returns the tensors of a message that was expected.
   Tensors take(int from, int number);

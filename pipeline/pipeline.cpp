@@ -13,6 +13,7 @@
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/deferred_gradients.h"
+#include "weft/extend/hash.h"
 #include "weft/ops/elementwise.h"
 #include "weft/optimizers.h"
 #include "weft/trace.h"
@@ -46,6 +47,7 @@ Pipeline::Pipeline(const DeviceMesh& mesh, PipelineProgram program, const std::s
          program_.ranks(), ", those of the program ", program_.name);
   }
   line_ = mesh[axis].communicator();
+  check_program();
   stage_mesh_ = stage_mesh_of(mesh, along);
 }
 
@@ -77,6 +79,29 @@ const PipelineStage& Pipeline::stage_of(int stage) const {
   }
   return found->second;
 }
+
+namespace {
+
+/// Gives each step of a run a separate random stream, which all ranks know: stages draw unequal
+/// numbers of values. Then all ranks have the same next stream.
+class StepStreams : NotCopied {
+ public:
+  StepStreams() : random_(Context::current().random), first_(random_.stream) {}
+  ~StepStreams() { random_.stream = first_ + 1; }
+  void begin(const PipelineStep& step) {
+    uint64_t stream = mixed(first_, static_cast<uint64_t>(step.act) + 1);
+    stream = mixed(stream, static_cast<uint64_t>(step.stage) + 1);
+    stream = mixed(stream, static_cast<uint64_t>(step.microbatch + 2));
+    // No stream that is counted from 0.
+    random_.stream = stream | uint64_t{1} << 63;
+  }
+
+ private:
+  RandomState& random_;
+  const uint64_t first_;
+};
+
+}  // namespace
 
 static bool needs_gradient(const Tensor& tensor) { return tensor && is_floating(tensor.dtype()); }
 
@@ -217,7 +242,11 @@ std::vector<double> Pipeline::run(int microbatches, bool with_gradients) {
   if (count < 1 || count > program_.microbatches) {
     fail("pipeline: number of microbatches is ", count, ", expected 1 to ", program_.microbatches);
   }
+  if (with_gradients && !Context::current().grad_enabled) {
+    fail("pipeline: gradients are off (no_grad), expected them on; call evaluate for losses alone");
+  }
   for (const int stage : own_stages()) stage_of(stage);
+  agree(count, with_gradients);
   Device device = stage_mesh_.device();
   for (const auto& [stage, own] : stages_) {
     if (own.module && !own.module->parameters().empty()) {
@@ -225,14 +254,18 @@ std::vector<double> Pipeline::run(int microbatches, bool with_gradients) {
     }
     if (with_gradients && own.begin) own.begin();
   }
+  const Tensors earlier = with_gradients ? set_ties_aside() : Tensors();
+  StepStreams streams;
   Run run(*this, with_gradients, device);
   for (const PipelineStep& step : program_.steps[static_cast<size_t>(position())]) {
     const bool is_forward = step.act == Act::forward || step.act == Act::send_activation ||
                             step.act == Act::receive_activation;
-    if (step.microbatch < count && (with_gradients || is_forward)) run.run(step);
+    if (step.microbatch >= count || !(with_gradients || is_forward)) continue;
+    streams.begin(step);
+    run.run(step);
   }
   run.finish();
-  if (with_gradients) sum_ties();
+  if (with_gradients) sum_ties(earlier);
   std::vector<int64_t> bits(static_cast<size_t>(count));
   for (int m = 0; m < count && holds(program_.stages() - 1); ++m) {
     const Tensor& loss = run.losses()[static_cast<size_t>(m)];

@@ -3,6 +3,7 @@
 #include <sstream>
 #include <utility>
 
+#include "pipeline/ties.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/ops/elementwise.h"
@@ -26,24 +27,38 @@ void Pipeline::tie(PipelineTie tie) {
   pairs_.push_back(pair);
 }
 
-static ParameterPtr parameter_named(const Module& module, const std::string& name) {
-  for (const NamedParameter& named : module.named_parameters()) {
-    if (std::ranges::find(named.names, name) != named.names.end()) return named.parameter;
+Tensors Pipeline::set_ties_aside() const {
+  const NoGrad no_grad;
+  Tensors earlier(ties_.size());
+  for (size_t i = 0; i < ties_.size(); ++i) {
+    const ParameterPtr parameter = tied(i);
+    if (!parameter || !parameter->grad()) continue;
+    earlier[i] = clone(parameter->grad().local());
+    parameter->clear_grad();
   }
-  fail("pipeline: parameter ", name, " of a tie is missing in its stage, expected it");
+  return earlier;
 }
 
-void Pipeline::sum_ties() const {
+void Pipeline::sum_ties(const Tensors& earlier) const {
+  const NoGrad no_grad;
   for (size_t i = 0; i < ties_.size(); ++i) {
     if (!pairs_[i]) continue;
-    const bool is_first = holds(ties_[i].first_stage);
-    const PipelineStage& own = stage_of(is_first ? ties_[i].first_stage : ties_[i].last_stage);
-    const Tensor grad =
-        parameter_named(*own.module, is_first ? ties_[i].first : ties_[i].last)->grad();
+    const Tensor grad = tied(i)->grad();
+    const std::string& name = ties_[i].first;
+    // Each rank knows its gradient alone.
+    const int64_t own[] = {grad ? grad.local().numel() : -1,
+                           grad ? static_cast<int64_t>(grad.dtype()) : -1};
+    const std::vector<int64_t> both = pairs_[i].all_gather_numbers(own);
+    if (both[0] != both[2] || both[1] != both[3]) {
+      const auto size = [](int64_t count) { return count < 0 ? "none" : concat(count); };
+      fail("pipeline: size of the gradient of ", name, " is ", size(both[2]), " in stage ",
+           ties_[i].last_stage, ", expected ", size(both[0]), " of the same dtype, as in stage ",
+           ties_[i].first_stage);
+    }
     if (!grad) continue;
     Tensor local = grad.local();
     if (!local.block().is_dense()) {
-      fail("pipeline: gradient of ", ties_[i].first, " is not dense, expected a dense one");
+      fail("pipeline: gradient of ", name, " is not dense, expected a dense one");
     }
     const int64_t count = local.numel();
     void* data = local.block().data;
@@ -54,12 +69,8 @@ void Pipeline::sum_ties() const {
                       .recv_dtype = local.dtype(),
                       .device = local.device()};
     pairs_[i].all_reduce({&piece, 1}, ReduceOp::sum).wait();
+    if (earlier[i]) copy_(local, weft::add(local, earlier[i]));
   }
-}
-
-/// Whether `key` is `name` or the name of something that belongs to it, "<name>.<moment>".
-static bool belongs_to(const std::string& key, const std::string& name) {
-  return key == name || key.starts_with(name + ".");
 }
 
 const PipelineTie* Pipeline::tie_of_last(const std::string& key) const {
@@ -71,9 +82,8 @@ const PipelineTie* Pipeline::tie_of_last(const std::string& key) const {
 
 Tensor Pipeline::gradient_norm(const std::vector<ParameterPtr>& parameters) const {
   std::vector<const Parameter*> copies;
-  for (const PipelineTie& tie : ties_) {
-    if (!holds(tie.last_stage)) continue;
-    copies.push_back(parameter_named(*stage_of(tie.last_stage).module, tie.last).get());
+  for (size_t i = 0; i < ties_.size(); ++i) {
+    if (holds(ties_[i].last_stage)) copies.push_back(tied(i).get());
   }
   const NoGrad no_grad;
   Tensors own;
@@ -81,7 +91,10 @@ Tensor Pipeline::gradient_norm(const std::vector<ParameterPtr>& parameters) cons
     if (!parameter->grad() || std::ranges::find(copies, parameter.get()) != copies.end()) continue;
     own.push_back(parameter->grad());
   }
-  Tensor square = own.empty() ? zeros({1}) : total_norm(own).to(f32).reshape({1});
+  // All ranks sum on one kind of device, also those of which all parameters are frozen.
+  const Device device = parameters.empty() ? cpu : parameters[0]->device();
+  Tensor square =
+      own.empty() ? zeros({1}, {.device = device}) : total_norm(own).to(f32).reshape({1});
   square = mul(square, square);
   const int64_t one = 1;
   void* data = square.block().data;
@@ -92,7 +105,7 @@ Tensor Pipeline::gradient_norm(const std::vector<ParameterPtr>& parameters) cons
                     .recv_dtype = f32,
                     .device = square.device()};
   line_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
-  return sqrt(square);
+  return sqrt(square).reshape({});
 }
 
 namespace {
@@ -245,6 +258,7 @@ Pipeline::State Pipeline::of_own_stages(const State& own,
     const auto found = numbers.find(tie ? tie->first + key.substr(tie->last.size()) : key);
     if (found != numbers.end()) number = found->second;
   }
+  if (!ties_.empty()) check_ties_of(own);
   for (size_t i = 0; i < ties_.size(); ++i) {
     if (!pairs_[i]) continue;
     const std::string& name = holds(ties_[i].first_stage) ? ties_[i].first : ties_[i].last;

@@ -4,10 +4,13 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/disk_tensor.h"
+#include "weft/extend/hash.h"
 #include "weft/extend/run_folder.h"
 #include "weft/extend/saved_model.h"
 #include "weft/fsdp_module.h"
@@ -151,10 +154,33 @@ static Tensor on_stage(const Tensor& tensor, const Pipeline& pipeline) {
   std::vector<NamedPlacement> placements;
   for (int axis = 0; axis < from.axes(); ++axis) {
     const std::string& name = from.mesh().axis_name(axis);
+    if (from[axis].is_partial()) {
+      fail("pipeline: rows are laid out as ", from, ", expected whole tensors and chunks");
+    }
     if (from[axis].is_shard()) placements.push_back({name, from[axis]});
   }
-  const Placements all{std::span<const NamedPlacement>(placements)};
+  Placements all{std::span<const NamedPlacement>(placements)};
+  for (int dim = 0; dim < tensor.ndim(); ++dim) {
+    std::vector<std::string> order;
+    for (const int axis : from.axes_cutting(dim)) order.push_back(from.mesh().axis_name(axis));
+    if (order.size() > 1 && !from.has_inner()) all = all.cut_in_order(dim, order);
+  }
   return from_local(tensor.local(), stage, all, tensor.shape());
+}
+
+/// A hash of this rank's elements; 0 without tensors, or where nothing is to be compared.
+static uint64_t hash_of(const std::vector<TrainingBatch>& batches, Tensor TrainingBatch::*part) {
+  if (!Context::current().checks_equality.value_or(true)) return 0;
+  const NoGrad no_grad;
+  uint64_t hash = 0;
+  for (const TrainingBatch& batch : batches) {
+    if (!(batch.*part)) continue;
+    const Tensor local = clone((batch.*part).local().to(cpu));
+    const auto* begin = static_cast<const std::byte*>(local.block().data);
+    const auto bytes = static_cast<size_t>(local.numel()) * size_of(local.dtype());
+    hash = xxh3_of({begin, bytes}, hash) | 1;
+  }
+  return hash;
 }
 
 std::vector<double> PipelinedTransformer::run(const std::vector<TrainingBatch>& batches,
@@ -164,12 +190,19 @@ std::vector<double> PipelinedTransformer::run(const std::vector<TrainingBatch>& 
     fail("pipeline: number of weights is ", weights.size(), ", expected ", batches.size(),
          ", that of the batches");
   }
+  if (batches.empty()) {
+    fail("pipeline: number of batches is 0, expected 1 to ", pipeline_.program().microbatches);
+  }
   batches_.clear();
   for (const TrainingBatch& batch : batches) {
     batches_.push_back({on_stage(batch.ids, pipeline_), on_stage(batch.targets, pipeline_),
                         on_stage(batch.segments, pipeline_)});
   }
   weights_ = weights;
+  pipeline_.compare_in_next_run({.ids = hash_of(batches_, &TrainingBatch::ids),
+                                 .targets = hash_of(batches_, &TrainingBatch::targets),
+                                 .segments = hash_of(batches_, &TrainingBatch::segments),
+                                 .weights = xxh3_of(std::as_bytes(std::span(weights)))});
   const int count = static_cast<int>(batches.size());
   return with_gradients ? pipeline_.run(count) : pipeline_.evaluate(count);
 }
@@ -221,7 +254,17 @@ void PipelinedTransformer::load_weights(const std::string& path) {
   pipeline_.of_own_stages(own, {});
 }
 
+/// Stages share memory alone.
+static void check_tiers(const std::map<std::string, Tensor>& tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    if (!rests_on_disk(tensor)) continue;
+    fail("pipeline: tier of ", name, " is disk, expected device or host");
+  }
+}
+
 void PipelinedTransformer::add_to(TrainingState& state, Optimizer& optimizer) {
+  check_tiers(own_model().tensors);
+  check_tiers(state_dict(optimizer).tensors);
   using Numbers = std::map<std::string, int64_t>;
   state.add(
       "model",

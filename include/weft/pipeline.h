@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,12 +57,23 @@ class WEFT_API Pipeline : NotCopied {
 
   /// Adds one of this rank's stages.
   void add(PipelineStage stage);
-  /// Sums the gradients of a parameter over the two stages that hold it. Called by all ranks.
+  /// Sums the gradients of a parameter over the two stages that hold it, cut alike and both trained
+  /// or frozen. Called by all ranks.
   void tie(PipelineTie tie);
 
-  /// Runs the steps of `microbatches` of the program (0: all), leaves the gradients of this rank's
-  /// stages, and returns the losses of the microbatches, on all ranks. std::invalid_argument when a
-  /// stage of this rank was not added.
+  /// Hashes of what a run computes from; 0 is not compared.
+  struct Inputs {
+    uint64_t ids = 0, targets = 0, segments = 0, weights = 0;
+  };
+  /// The next run compares them along the axis when it begins.
+  void compare_in_next_run(const Inputs& inputs) { inputs_ = inputs; }
+
+  /// Runs the steps of `microbatches` of the program (0: all), adds to the gradients of this rank's
+  /// stages, and returns the losses of the microbatches, on all ranks. Each step draws from a
+  /// random stream of its own; then all ranks have the next common one. std::invalid_argument when
+  /// a stage of this rank was not added, without gradients (NoGrad), and on all ranks along the
+  /// axis when what they must share differs: numbers of microbatches, inputs, seeds, layouts of
+  /// ties.
   std::vector<double> run(int microbatches = 0);
   /// The same without gradients: the forwards alone.
   std::vector<double> evaluate(int microbatches = 0);
@@ -88,7 +100,19 @@ class WEFT_API Pipeline : NotCopied {
   const PipelineStage& stage_of(int stage) const;
   int rank_of(int stage) const { return program_.rank_of_stage[static_cast<size_t>(stage)]; }
   bool holds(int stage) const { return rank_of(stage) == position(); }
-  void sum_ties() const;
+  void check_program() const;
+  /// Compares what ranks must share when a run begins, and gives them a common random stream.
+  void agree(int microbatches, bool with_gradients);
+  void check_ties() const;
+  void check_layouts(size_t tie, const std::vector<int64_t>& hashes, const std::string& own) const;
+  /// This rank's parameter of a tie; null on other ranks.
+  ParameterPtr tied(size_t tie) const;
+  /// Takes the gradients of ties away, which were summed before; returns them.
+  Tensors set_ties_aside() const;
+  /// Sums the gradients of ties that a run has left, and adds the earlier ones.
+  void sum_ties(const Tensors& earlier) const;
+  /// Compares the layouts of the tensors that belong to ties on both their ranks.
+  void check_ties_of(const State& own) const;
   /// The tie whose last stage has a value called `key` on this rank, or null.
   const PipelineTie* tie_of_last(const std::string& key) const;
 
@@ -101,6 +125,7 @@ class WEFT_API Pipeline : NotCopied {
   std::vector<PipelineTie> ties_;
   /// The two ranks of each tie; empty on others.
   std::vector<Communicator> pairs_;
+  Inputs inputs_;
 };
 
 /// Cuts a chain of parts with these costs into `stages` runs, so that the most expensive run costs

@@ -30,6 +30,7 @@ class WEFT_API PipelinedTransformer : NotCopied {
                        std::vector<int> ends = {});
 
   Pipeline& pipeline() { return pipeline_; }
+  const Pipeline& pipeline() const { return pipeline_; }
   const DeviceMesh& mesh() const { return pipeline_.mesh(); }
   const DeviceMesh& stage_mesh() const { return pipeline_.stage_mesh(); }
   /// The end of each stage's blocks.
@@ -47,8 +48,8 @@ class WEFT_API PipelinedTransformer : NotCopied {
 
   /// Leaves the gradients of the sum of each micro-batch's mean loss times its weight, and returns
   /// these products. Tensors of the batches are laid out over the mesh or over the stages' mesh,
-  /// the same rows on all ranks along the pipeline's axis. At most as many batches as the program
-  /// has.
+  /// the same rows on all ranks along the pipeline's axis, which compare them. At most as many
+  /// batches as the program has.
   std::vector<double> differentiate(const std::vector<TrainingBatch>& batches,
                                     const std::vector<double>& weights);
   /// The same without gradients.
@@ -63,7 +64,7 @@ class WEFT_API PipelinedTransformer : NotCopied {
   void load_weights(const std::string& path);
   /// Adds the parts "model" and "optimizer", of all stages by the names in the whole model: a
   /// checkpoint of them can be resumed with other stages, or without. The optimizer updates this
-  /// rank's parameters.
+  /// rank's parameters. std::invalid_argument for parameters or state that rest on disk.
   void add_to(TrainingState& state, Optimizer& optimizer);
 
  private:

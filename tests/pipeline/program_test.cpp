@@ -269,6 +269,14 @@ TEST(Program, NamesWhatIsMisplaced) {
             "pipeline: misplaced: rank of stage 0 is 2, expected 0 to 1");
   EXPECT_EQ(defect_after([](auto& p) { p.microbatches = 0; }).substr(0, 79),
             "pipeline: misplaced: number of microbatches is 0, expected at least 1");
+  EXPECT_EQ(error_of([] {
+              check({"none", 1, {}, {{}, {}}});
+            }),
+            "pipeline: misplaced: number of stages is 0, expected at least 1");
+  EXPECT_EQ(error_of([] {
+              with_messages("idle", 1, {0}, {{{Act::forward, 0, 0}, {Act::backward, 0, 0}}, {}});
+            }),
+            "pipeline: misplaced: number of stages of rank 1 is 0, expected at least 1");
 }
 
 TEST(Program, ATableOfTheUserGetsItsMessages) {

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <mutex>
 
 #include "tests/pipeline/little_decoder.h"
+#include "weft/derivatives.h"
 #include "weft/error.h"
 #include "weft/extend/deferred_gradients.h"
+#include "weft/fsdp_module.h"
 #include "weft/layers.h"
 #include "weft/transformer_stage.h"
 
@@ -200,6 +204,100 @@ TEST(Stages, DeferredGradientsAreTheSame) {
   for (size_t i = 0; i < made.size(); ++i) {
     EXPECT_EQ(made[i].to_vector<float>(), expected[i].to_vector<float>()) << i;
   }
+}
+
+/// Hooks that follow the accumulation of gradients run for whole ones: as often as without a split.
+TEST(Stages, HooksRunAfterTheGradientsOfWeights) {
+  for (const bool sharded : {false, true}) {
+    std::map<std::string, std::map<std::string, int>> calls;
+    std::mutex mutex;
+    for (const char* schedule : {"1f1b", "zb"}) {
+      on_mesh({{"pp", 2}, {"dp", 1}}, [&](const DeviceMesh& mesh) {
+        const auto cut = [](TransformerModel& stage, const DeviceMesh& axes) {
+          for (const auto& unit : stage.units()) fully_shard(unit, axes);
+          fully_shard(stage, axes);
+        };
+        LittlePipeline pipeline(mesh, little_decoder(2), pipeline_program(schedule, 2, 3), 0,
+                                sharded ? StageCut(cut) : StageCut());
+        for (const NamedParameter& named : pipeline.model.named_parameters()) {
+          const auto count = [&, name = named.name()](const Tensor& leaf) {
+            const std::lock_guard lock(mutex);
+            EXPECT_TRUE(leaf.grad()) << name;
+            ++calls[schedule][name];
+          };
+          register_post_accumulate_grad_hook(named.parameter->value(), count);
+        }
+        pipeline.step(2, 0, false);
+      });
+    }
+    EXPECT_EQ(calls["zb"], calls["1f1b"]) << sharded;
+    EXPECT_FALSE(calls["zb"].empty());
+  }
+}
+
+namespace products {
+
+/// x (a * b): each parameter is an operand of the gradient of the other.
+class Product final : public Module {
+ public:
+  Product() {
+    const auto values = [](double mean) { return [mean](const Tensor& of) { fill_(of, mean); }; };
+    a_ = declare("a", {4, 4}, values(0.5));
+    b_ = declare("b", {4, 4}, values(0.25));
+  }
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    return {matmul(inputs[0], mul(a_->tensor(), b_->tensor()))};
+  }
+
+ private:
+  ParameterPtr a_, b_;
+};
+
+}  // namespace products
+
+/// Parameters that wait as operands are gathered memory, which FSDP frees in between.
+TEST(Stages, ProductsOfGatheredParametersMayWait) {
+  std::map<std::string, std::map<int, std::vector<float>>> made;
+  std::mutex mutex;
+  for (const char* schedule : {"1f1b", "zb"}) {
+    on_mesh({{"pp", 2}, {"dp", 2}}, [&](const DeviceMesh& mesh) {
+      Pipeline pipeline(mesh, pipeline_program(schedule, 2, 4));
+      const int own = pipeline.position();
+      const auto module = std::make_shared<products::Product>();
+      fully_shard(*module, pipeline.stage_mesh());
+      module->materialize();
+      const auto syncs = [module](bool on) {
+        FsdpModule sharded(*module);
+        if (!on) sharded.set_manual_backward_finalization(true);
+        sharded.set_requires_gradient_sync(on);
+        if (on) sharded.finalize_backward();
+      };
+      const DeviceMesh stages = pipeline.stage_mesh();
+      pipeline.add({.stage = own,
+                    .module = module,
+                    .run =
+                        [=](const Tensors& inputs, int m) {
+                          const Tensor x = distribute(full({2, 4}, m + 1.0), stages, {Shard(0)});
+                          const Tensor y = (*module)(own == 0 ? x : inputs[0]);
+                          return Tensors{own == 0 ? y : sum(mul(y, y))};
+                        },
+                    .begin = [=] { syncs(false); },
+                    .reduce = [=] { syncs(true); }});
+      pipeline.run();
+      const std::vector<float> first =
+          module->parameters()[0]->grad().full_tensor().to_vector<float>();
+      const std::vector<float> second =
+          module->parameters()[1]->grad().full_tensor().to_vector<float>();
+      const std::lock_guard lock(mutex);
+      made[schedule][2 * own] = first;
+      made[schedule][2 * own + 1] = second;
+    });
+  }
+  EXPECT_EQ(made["zb"], made["1f1b"]);
+  EXPECT_NE(made["zb"][0][0], 0);
+  EXPECT_EQ(made["zb"][1][0], 2 * made["zb"][0][0]);
 }
 
 }  // namespace
