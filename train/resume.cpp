@@ -290,9 +290,22 @@ int64_t RunSaver::resume(RunDescription run) {
   return step_;
 }
 
+/// Nobody can load a checkpoint of ranks that will draw unequal numbers.
+static void check_random(const Communicator& world) {
+  const RandomState& random = Context::current().random;
+  const std::string own = concat("seed ", random.seed, ", stream ", random.stream);
+  const std::string first = world.broadcast(own, 0);
+  fail_on_all_ranks(world, own == first ? ""
+                                        : concat("trainer: random state of rank ", world.rank(),
+                                                 " is ", own, ", expected ", first,
+                                                 ", that of rank 0; draw the same numbers on all "
+                                                 "ranks"));
+}
+
 void RunSaver::save_best(int64_t step) {
   step_ = step;
   used_.compare();
+  check_random(world_);
   const std::string path = best_saver_->save(step, state_);
   world_.barrier();
   best_saver_->note_saved();
@@ -335,6 +348,7 @@ bool RunSaver::after_step(int64_t step, bool is_last, bool stops) {
     return "";
   });
   used_.compare();
+  check_random(world_);
   under_way_ = saver_->save_async(step, state_);
   if (stopping || is_last) finish_save();
   return stopping;

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "tests/train/formula_rows.h"
+#include "weft/context.h"
 #include "weft/pipelined_transformer.h"
 
 namespace weft {
@@ -96,6 +98,49 @@ TEST(Pipelined, ResumesOnAnotherMesh) {
     });
     begin = end;
   }
+}
+
+TEST(Pipelined, StateOfStagesIsNotOnDisk) {
+  const Scratch scratch;
+  const Tier disk = Tier::disk(scratch.path("tier"));
+  std::filesystem::create_directory(disk.directory());
+  for (const bool parameters : {false, true}) {
+    on_mesh({{"pp", 2}}, [&](const DeviceMesh& mesh) {
+      PipelinedTransformer model(mesh, transformer_config(grouped_model()), gpipe(2, 2),
+                                 kFormulaSequence);
+      FullyShardOptions options;
+      if (parameters) options.offload.parameters = disk;
+      for (const auto& stage : model.stages()) fully_shard(*stage, model.stage_mesh(), options);
+      model.materialize();
+      AdamW optimizer(model.named_parameters(), {.offload = parameters ? Tier() : disk});
+      TrainingState state;
+      std::string thrown;
+      try {
+        model.add_to(state, optimizer);
+      } catch (const std::invalid_argument& error) {
+        thrown = error.what();
+      }
+      EXPECT_TRUE(thrown.starts_with("pipeline: tier of ")) << thrown;
+      EXPECT_NE(thrown.find(" is disk, expected device or host"), std::string::npos) << thrown;
+    });
+  }
+}
+
+TEST(Pipelined, SavesNoStateOfUnequalDraws) {
+  const Scratch scratch;
+  on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) {
+    TrainerOptions options = formula_options();
+    options.steps = 1;
+    options.checkpoints.save = scratch.path("run");
+    Context::current().random = {5, static_cast<uint64_t>(mesh.rank())};
+    std::string thrown;
+    try {
+      FormulaRun(mesh).losses(options);
+    } catch (const std::invalid_argument& error) {
+      thrown = error.what();
+    }
+    EXPECT_EQ(thrown.substr(0, 49), "trainer: random state of rank 1 is seed 5, stream");
+  });
 }
 
 TEST(Pipelined, RefusesOptionsThatDoNotFit) {
