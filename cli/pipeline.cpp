@@ -2,10 +2,12 @@
 #include "cli/pipeline.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "cli/step_cost.h"
 #include "weft/error.h"
 #include "weft/layers.h"
+#include "weft/transformer_stage.h"
 
 namespace weft::cli {
 
@@ -42,6 +44,9 @@ void check_pipeline(const TrainOptions& options, const TransformerConfig& config
       {"--memory", !o.memory.empty()},
       {"--shadow", options.shadow > 0},
       {"--activation-checkpointing budget", is_planned(o)},
+      {"--offload parameters=disk", o.choice.offload.parameters.is_disk()},
+      {"--offload gradients=disk", o.choice.offload.gradients.is_disk()},
+      {"--offload state=disk", o.choice.state.is_disk()},
   };
   for (const auto& [flag, is_given] : others) {
     if (is_given) {
@@ -57,6 +62,27 @@ void check_pipeline(const TrainOptions& options, const TransformerConfig& config
     fail("--mesh ", o.mesh, ": axis pp has 1 rank, expected at least 2 for several stages of a ",
          "model whose head is tied to the embedding");
   }
+}
+
+double predicted_bubble(const PipelinedTransformer& pipeline, const TransformerConfig& config,
+                        const ParallelOptions& o) {
+  PipelineTimes times;
+  // The part of the blocks that run again: their gradients of weights do not wait.
+  const double again = o.recompute == "none" ? 0 : o.recompute == "selective" ? 0.5 : 1;
+  const double repeated = o.recompute == "op" ? 0 : again;
+  times.backward_input = 1 + repeated + again;
+  times.backward_weight = 1 - again;
+  const std::vector<double> blocks = block_costs(config, o.seq);
+  int begin = 0;
+  double all = 0;
+  for (const int end : pipeline.ends()) {
+    times.stages.push_back(std::accumulate(blocks.begin() + begin, blocks.begin() + end, 0.0));
+    all += times.stages.back();
+    begin = end;
+  }
+  const auto mean = all / static_cast<double>(times.stages.size());
+  for (double& stage : times.stages) stage /= mean;
+  return predict(pipeline.pipeline().program(), times).bubble;
 }
 
 std::shared_ptr<PipelinedTransformer> pipelined(const Communicator& world,

@@ -222,7 +222,7 @@ class Training {
       const PipelineProgram& program = pipeline_->pipeline().program();
       print("pipeline ", program.name, ": ", program.stages(), " stages on ", program.ranks(),
             " ranks, ", program.microbatches, " microbatches, ",
-            formatted("%.1f", 100 * predict(program).bubble),
+            formatted("%.1f", 100 * predicted_bubble(*pipeline_, config_, options_.parallel)),
             " % bubble predicted; more micro-steps (--accumulate) make it smaller\n");
     }
     print(update_in_words(), '\n');

@@ -8,6 +8,7 @@
 
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
+#include "weft/optimizer_named.h"
 
 namespace weft::tests {
 namespace {
@@ -57,12 +58,73 @@ TEST_F(PipelineRun, IsSavedByProcessesAndResumedByOneRank) {
   EXPECT_NEAR(last[0], expected[3], 1e-4);
 }
 
+/// Stages draw unequal numbers of random values; checkpoints have one state of all.
+TEST_F(PipelineRun, IsResumedAfterUnequalDraws) {
+  const std::string model = scratch_.write(
+      "gpt2.json",
+      R"({"model_type":"gpt2","architectures":["GPT2LMHeadModel"],"n_embd":16,"n_layer":3,)"
+      R"("n_head":2,"n_positions":64,"vocab_size":256,"layer_norm_epsilon":1e-5,)"
+      R"("activation_function":"gelu_new","resid_pdrop":0.1,"embd_pdrop":0.1,"attn_pdrop":0.1,)"
+      R"("tie_word_embeddings":true})");
+  int number = 0;
+  for (const std::string& flags :
+       {concat("--mesh pp=2 --model ", model),
+        std::string("--mesh pp=2,shard=2 --gradient-dtype int8"),
+        std::string("--mesh pp=2,shard=2 --gradient-dtype bf16 --pipeline-schedule zb")}) {
+    const std::string own = concat("train --data ", text_, " --seq 16 --batch 4 --accumulate 2 ",
+                                   "--threads 1 --schedule constant ", flags);
+    const std::string run = scratch_.path(concat("run", number++));
+    const std::string whole = scratch_.path("whole.jsonl"), second = scratch_.path("second.jsonl");
+    std::filesystem::remove(whole);
+    std::filesystem::remove(second);
+    expect(0, concat(own, " --steps 3 --metrics ", whole), "loss");
+    expect(0, concat(own, " --steps 2 --save ", run), "saved");
+    expect(0, concat(own, " --steps 3 --save ", run, " --resume ", run, " --metrics ", second),
+           "resumed from");
+    const auto expected = metrics_in(whole), made = metrics_in(second);
+    ASSERT_EQ(made.size(), 1U);
+    EXPECT_EQ(made[0]["loss"], expected[2]["loss"]) << flags;
+  }
+}
+
+TEST_F(PipelineRun, UpdatesByEveryOptimizer) {
+  for (const std::string& name : optimizer_names()) {
+    const std::string run = scratch_.path(name);
+    const std::string own = concat(common_, "--mesh pp=2 --schedule constant --optimizer ", name);
+    const std::vector<double> expected =
+        losses(concat("--mesh dp=1 --schedule constant --steps 3 --optimizer ", name));
+    expect(0, concat(own, " --steps 2 --save ", run), "saved");
+    const std::vector<double> last =
+        losses(concat("--mesh pp=2 --schedule constant --steps 3 --optimizer ", name, " --save ",
+                      run, " --resume ", run));
+    ASSERT_EQ(last.size(), 1U) << name;
+    EXPECT_NEAR(last[0], expected[2], 1e-3) << name;
+  }
+}
+
+TEST_F(PipelineRun, PredictsThatRepeatedBlocksLeaveNoWeightsToWait) {
+  const auto bubble = [&](const std::string& flags) {
+    const std::string text = run_weft(concat(common_, "--steps 1 --mesh pp=2 ", flags)).text;
+    const size_t end = text.find(" % bubble predicted");
+    return end == std::string::npos ? -1 : std::stod(text.substr(text.rfind(' ', end - 1)));
+  };
+  const double zb = bubble("--pipeline-schedule zb");
+  EXPECT_GT(zb, 0);
+  const std::string full = "--activation-checkpointing full --pipeline-schedule ";
+  EXPECT_GT(bubble(full + "zb"), zb + 1);
+  EXPECT_NEAR(bubble(full + "zb"), bubble(full + "1f1b"), 0.11);
+}
+
 TEST_F(PipelineRun, RefusesWhatDoesNotFit) {
   const std::pair<const char*, const char*> cases[] = {
       {"--mesh dp=1 --schedule 1f1b",
        "--mesh is dp=1, expected one with an axis pp for the schedule 1f1b of a pipeline"},
       {"--mesh pp=2 --sample 3",
        "--sample is given with the axis pp of --mesh pp=2, expected one of them"},
+      {"--mesh pp=2 --offload parameters=disk:.",
+       "--offload parameters=disk is given with the axis pp of --mesh pp=2, expected one of them"},
+      {"--mesh pp=2 --offload gradients=disk:.", "--offload gradients=disk is given with"},
+      {"--mesh pp=2 --offload state=disk:.", "--offload state=disk is given with"},
       {"--mesh pp=2 --memory 1GiB",
        "--memory is given with the axis pp of --mesh pp=2, expected one of them"},
       {"--mesh pp=2 --pipeline-schedule interleaved --pipeline-chunks 3",
