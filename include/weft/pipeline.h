@@ -70,7 +70,7 @@ class WEFT_API Pipeline : NotCopied {
 
   /// Runs the steps of `microbatches` of the program (0: all), adds to the gradients of this rank's
   /// stages, and returns the losses of the microbatches, on all ranks. Each step draws from a
-  /// random stream of its own; then all ranks have the next common one. std::invalid_argument when
+  /// separate random stream; then all ranks have the next common one. std::invalid_argument when
   /// a stage of this rank was not added, without gradients (NoGrad), and on all ranks along the
   /// axis when what they must share differs: numbers of microbatches, inputs, seeds, layouts of
   /// ties.

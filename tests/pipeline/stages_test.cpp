@@ -255,6 +255,23 @@ class Product final : public Module {
   ParameterPtr a_, b_;
 };
 
+/// Three of them, which are separate units.
+class Chain final : public Module {
+ public:
+  Chain() {
+    for (int i = 0; i < 3; ++i)
+      parts.push_back(add(concat("part", i), std::make_shared<Product>()));
+  }
+  std::vector<std::shared_ptr<Product>> parts;
+
+ protected:
+  Tensors forward(const Tensors& inputs) override {
+    Tensors now = inputs;
+    for (const auto& part : parts) now = (*part)(now);
+    return now;
+  }
+};
+
 }  // namespace products
 
 /// Parameters that wait as operands are gathered memory, which FSDP frees in between.
@@ -265,7 +282,8 @@ TEST(Stages, ProductsOfGatheredParametersMayWait) {
     on_mesh({{"pp", 2}, {"dp", 2}}, [&](const DeviceMesh& mesh) {
       Pipeline pipeline(mesh, pipeline_program(schedule, 2, 4));
       const int own = pipeline.position();
-      const auto module = std::make_shared<products::Product>();
+      const auto module = std::make_shared<products::Chain>();
+      for (const auto& part : module->parts) fully_shard(*part, pipeline.stage_mesh());
       fully_shard(*module, pipeline.stage_mesh());
       module->materialize();
       const auto syncs = [module](bool on) {
