@@ -131,7 +131,12 @@ static const Op put_slice_op({
 
 static const bool slice_puts =
     puts(slice_op, [](const Attributes& attributes, const Tensor& base, const Tensor& part) {
-      put_slice_op.call({base, part}, attributes);
+      const bool has_inner = base.is_sharded() && base.sharding().has_inner();
+      if (!has_inner) return put_slice_op.call({base, part}, attributes), void();
+      // Places of a slice along inner cuts are no box of any rank: the whole tensor is written.
+      const Tensor whole = base.redistribute(Placements());
+      put_slice_op.call({whole, part}, attributes);
+      copy_(base, whole);
     });
 
 static const Op unslice_op = register_op({

@@ -99,10 +99,10 @@ TEST_F(CheckStep, RefusesWhatItWouldNotCompare) {
   }
   expect(against("more",
                  [](auto& header, auto& data) {
-                   add(header, data, "grad.model.layers.0.self_attn.o_proj.bias", "F32", {1},
+                   add(header, data, "grad.model.layers.0.self_attn.o_proj.gain", "F32", {1},
                        std::string(4, '\0'));
                  }),
-         1, "not compared: \"grad.model.layers.0.self_attn.o_proj.bias\" is of no parameter here");
+         1, "not compared: \"grad.model.layers.0.self_attn.o_proj.gain\" is of no parameter here");
   expect(against("unknown",
                  [](auto& header, auto& data) {
                    add(header, data, "hidden", "F32", {1}, std::string(4, '\0'));
@@ -166,7 +166,9 @@ TEST_F(CheckStep, SaysWhatIsWrong) {
                                                   "examples/check_step_reference.py");
   const std::string right = kFolder + "right.safetensors";
   expect_refused(check("", "right"),
-                 "--batch: " + right + " lacks the tensor \"ids\", expected [batch, sequence]");
+                 "--batch: " + right +
+                     " has the tensor \"grad.model.embed_tokens.weight\", expected ids, "
+                     "input_ids, targets, labels, segments");
   expect_refused(check("--device meta"), "--device is meta, expected cpu or cuda");
   scratch_.write_safetensors("flat.safetensors",
                              R"({"ids":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})",

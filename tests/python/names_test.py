@@ -44,6 +44,19 @@ RENAMED = {
     "binary_cross_entropy_with_logits": "_torch_binary_cross_entropy_with_logits",
     "kl_div": "_torch_kl_div",
     "nll_loss": "_torch_nll_loss",
+    "cosine_embedding_loss": "_torch_cosine_embedding_loss",
+    "cross_entropy_of_classes": "_torch_cross_entropy",
+    "gaussian_nll_loss": "_torch_gaussian_nll_loss",
+    "hinge_embedding_loss": "_torch_hinge_embedding_loss",
+    "margin_ranking_loss": "_torch_margin_ranking_loss",
+    "multi_margin_loss": "_torch_multi_margin_loss",
+    "multilabel_margin_loss": "_torch_multilabel_margin_loss",
+    "multilabel_soft_margin_loss": "_torch_multilabel_soft_margin_loss",
+    "poisson_nll_loss": "_torch_poisson_nll_loss",
+    "soft_margin_loss": "_torch_soft_margin_loss",
+    "triplet_margin_loss": "_torch_triplet_margin_loss",
+    # Transformers call it; Python has no function of its own yet.
+    "ordered_attention": "TransformerModel",
 }
 
 

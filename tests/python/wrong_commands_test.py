@@ -44,8 +44,8 @@ SENTENCES = {
         "--resume /no/such is missing or a file, expected a directory",
     "train --data DATA --init /no/such --steps 1":
         "--init /no/such is missing or a file, expected a directory",
-    "train --data DATA --save /proc/x --steps 1":
-        "data: number of tokens is 1300, expected at least 4353: a row of",
+    "train --data DATA --seq 1300 --steps 1":
+        "data: number of tokens is 1300, expected at least 2601: a row of",
     "train --data DATA --dtype f8": "--dtype: f8 not in {f32,bf16,f16}; see weft train --help",
     "train --data DATA --clip inf": "--clip is inf, expected a finite number above 0",
     "train --data DATA --seed -1": "--seed is -1, expected a whole number from 0 to",

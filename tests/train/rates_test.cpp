@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/support/collected_warnings.h"
 #include "tests/train/formula_rows.h"
 #include "weft/optimizers.h"
 #include "weft/parameter_groups.h"
@@ -80,9 +81,10 @@ TEST(Rates, AnotherScheduleIsWarnedOf) {
   const auto warnings = [&](int64_t steps, double rate) {
     options.steps = steps;
     options.schedule = [rate](int64_t) { return rate; };
-    testing::internal::CaptureStderr();
+    std::string all;
+    const CollectedWarnings collected([&](const std::string& sentence) { all += sentence; });
     on_mesh({{"dp", 2}}, [&](const DeviceMesh& mesh) { FormulaRun(mesh).losses(options); });
-    return testing::internal::GetCapturedStderr();
+    return all;
   };
   EXPECT_EQ(warnings(2, 1e-3).find("learning rate of"), std::string::npos);
   EXPECT_EQ(warnings(3, 1e-3).find("learning rate of"), std::string::npos);

@@ -82,8 +82,9 @@ def check_fits(what, value, dtype):
     """ValueError when a number is out of an integer dtype's range."""
     limits = _INTEGRAL.get(dtype)
     if limits and not limits.min <= value <= limits.max:
+        shown = " ".join(str(value).split())
         raise ValueError(
-            f"{what}: value is {value}, expected {limits.min} to {limits.max} for {dtype.name}"
+            f"{what}: value is {shown}, expected {limits.min} to {limits.max} for {dtype.name}"
         )
 
 
