@@ -411,7 +411,8 @@ TEST_F(Ckpt, ContinuesATextAlikeOnAnyRanks) {
   }
   EXPECT_TRUE(texts[0].starts_with("line 1")) << texts[0];
   EXPECT_EQ(texts[0], texts[1]);
-  expect(2, "sample --resume " + saved + " --prompt x --ranks 3", "expected a multiple of 3");
+  // Heads that the ranks do not divide are cut unevenly.
+  expect(0, "sample --resume " + saved + " --prompt x --ranks 3", "64 added at ");
   expect(2, "sample --resume " + saved + " --prompt ''", "--prompt is empty");
   expect(2, "sample --resume " + saved + " --prompt x --tokens 0", "--tokens is 0");
   expect(2, "sample --resume " + scratch_.path("absent") + " --prompt x",
