@@ -131,7 +131,7 @@ class SecondSweep {
       const std::vector<double> whole = b.to_vector<double>();
       double greatest = 1e-3;
       for (const double x : whole) greatest = std::max(greatest, std::abs(x));
-      const std::string off = difference(a.to_vector<double>(), whole, greatest, 1e-7);
+      const std::string off = difference(a.to_vector<double>(), whole, greatest, 1e-6);
       if (!off.empty()) return concat("second derivative ", i, ' ', off);
     }
     return "";
