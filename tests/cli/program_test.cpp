@@ -75,33 +75,12 @@ TEST_F(Program, RefusesImpossibleMeshes) {
 }
 
 TEST_F(Program, RefusesAxesWhoseNamesMislead) {
-  for (const char* name : {"PP",
-                           "Dp",
-                           "DP",
-                           "dpp",
-                           "ddp",
-                           "pd",
-                           "fsdp",
-                           "FSDP",
-                           "hsdp",
-                           "tensor",
-                           "data",
-                           "Replicate",
-                           "replicated",
-                           "shards",
-                           "shrad",
-                           "TP",
-                           "tpp",
-                           "tp2",
-                           "et",
-                           "mp",
-                           "sp",
-                           "pipeline",
-                           "data_parallel",
-                           "TensorParallel",
-                           "expert",
-                           "model",
-                           "sequence"}) {
+  for (const char* name :
+       {"PP",         "Dp",     "DP",      "dpp",      "ddp",           "pd",
+        "fsdp",       "FSDP",   "hsdp",    "tensor",   "data",          "Replicate",
+        "replicated", "shards", "shrad",   "TP",       "tpp",           "tp2",
+        "et",         "mp",     "sp",      "pipeline", "data_parallel", "TensorParallel",
+        "expert",     "model",  "sequence"}) {
     for (const std::string command : {"estimate", "train --data ."}) {
       expect(2, concat(command, " --mesh ", name, "=2"), concat("axis is ", name, ", expected tp"));
     }
@@ -346,7 +325,8 @@ TEST_F(Program, RefusesFilesThatAreNotThereOrMalformed) {
   std::string digits;
   for (int i = 0; i < 4000; ++i) digits += static_cast<char>('0' + i % 10);
   const std::string numbers =
-      concat("train --tokenizer bytes --data ", scratch_.write("numbers.txt", digits), " --batch 2 --seq 8 --init ");
+      concat("train --tokenizer bytes --data ", scratch_.write("numbers.txt", digits),
+             " --batch 2 --seq 8 --init ");
   expect(2, numbers + scratch_.path("hf"), "model.safetensors");
   expect(2, small("--model tiny --init " + init),
          "tensor \"model.embed_tokens.weight\" is [97, 32] but the parameter [256, 256]");

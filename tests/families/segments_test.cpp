@@ -46,11 +46,12 @@ TEST(Segments, AreRefusedByNameWhereTheyCannotBeKept) {
               model.loss(ids, ids, {.segments = zeros({2, 12}, {.dtype = i64})});
             }),
             "model: shape of segments is [2, 12], expected that of the ids, [2, 13]");
-  EXPECT_EQ(error_of([&] {
-              model(Tensors{ids, ids, ids});
-            }),
-            "model: number of inputs is 3, expected 1, the ids, or up to 2: ids, segments; or 4: ids, "
-            "segments, positions, places");
+  EXPECT_EQ(
+      error_of([&] {
+        model(Tensors{ids, ids, ids});
+      }),
+      "model: number of inputs is 3, expected 1, the ids, or up to 2: ids, segments; or 4: ids, "
+      "segments, positions, places");
   EXPECT_EQ(error_of([&] { model.loss(ids, ids, {.divisor = 3}); }),
             "model: divisor of the loss is 3, expected none unless the reduction is a sum");
   EXPECT_EQ(
