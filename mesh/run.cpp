@@ -25,7 +25,7 @@ MemoryBlock divided(const MemoryBlock& block, const Shape& shape) {
   MemoryBlock made = block;
   made.shape = shape;
   made.strides = dense_strides(shape);
-  if (block.is_dense()) return made;
+  if (block.is_dense() || shape.product() == 0) return made;
   int f = shape.ndim() - 1;
   for (int d = block.shape.ndim() - 1; d >= 0; --d) {
     int64_t stride = block.strides[d];
