@@ -60,7 +60,7 @@ Tensor Ring::exchanged(const Tensor& x, int to, int from, const Shape& shape) co
 }
 
 /// Counts what this rank receives: the keys and values of all others and, in backward, what they
-/// add to the gradients of its own.
+/// add to the gradients of its keys and values.
 void Ring::log(bool backward, DType sums) const {
   const int64_t own = kv_->box.shape.product();
   const int64_t token = own / std::max<int64_t>(1, kv_->box.shape[1]);

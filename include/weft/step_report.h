@@ -44,9 +44,9 @@ struct StepReport {
   /// is apart, in `experts`.
   double loss = 0;
   std::optional<double> validation_loss;
-  /// Of the first group.
+  /// The rate of the first group.
   double learning_rate = 0;
-  /// Of all groups, where they differ.
+  /// The rates of all groups; empty where they are equal.
   std::vector<double> learning_rates = {};
   double gradient_norm = 0;
   /// Tokens of all rows up to the last target of each that counts: padding does not; 0 for a step

@@ -101,7 +101,7 @@ inline std::span<const Tensor> tensors_of(PassedTensors list) {
 }
 
 /// This rank's part of a tensor as a box of a shape in which inner factors that are cut (see
-/// Shard::outer) are dims of their own. Without such cuts, it has the tensor's dims.
+/// Shard::outer) are separate dims. Without such cuts, it has the tensor's dims.
 struct Region {
   MemoryBlock block;
   Box box;

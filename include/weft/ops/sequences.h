@@ -23,7 +23,7 @@ WEFT_API const char* name_of(SequenceWay way);
 /// std::invalid_argument for an unknown name; `what` is its option.
 WEFT_API SequenceWay sequence_way_named(const char* what, const std::string& name);
 
-/// Where the tokens of a sequence stand, whose elements may be in any order.
+/// The places of the tokens of a sequence, whose elements may be in any order.
 struct TokenOrder {
   /// Integers [batch, sequence]: the place of each token in its row.
   Tensor places = {};
