@@ -167,8 +167,8 @@ struct RankMeshes {
   }
 
   static RankMeshes& current() {
-    WEFT_STATIC_TLS thread_local RankMeshes meshes;
-    return meshes;
+    WEFT_STATIC_TLS thread_local const auto meshes = std::make_unique<RankMeshes>();
+    return *meshes;
   }
 };
 

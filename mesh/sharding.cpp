@@ -191,8 +191,8 @@ static Ref<Layout> make_layout(const Sharding& sharding, const Shape& shape, DTy
 
 /// Cache of the calling rank's layouts without a sharding.
 static Cache<Layout>& local_layouts() {
-  WEFT_STATIC_TLS thread_local Cache<Layout> layouts(1024);
-  return layouts;
+  WEFT_STATIC_TLS thread_local const auto layouts = std::make_unique<Cache<Layout>>(1024);
+  return *layouts;
 }
 
 /// Throws when 64 bits cannot hold the number of bytes of such a tensor.

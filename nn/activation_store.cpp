@@ -20,8 +20,9 @@ int64_t offloaded_activation_bytes() { return moved_bytes; }
 static bool is_on_gpu(const Tensor& tensor) { return tensor.device().kind == DeviceKind::cuda; }
 
 std::shared_ptr<ActivationStore> ActivationStore::in(const Tier& tier) {
-  static thread_local std::map<std::string, std::weak_ptr<ActivationStore>> stores;
-  std::weak_ptr<ActivationStore>& known = stores[concat(tier)];
+  using Stores = std::map<std::string, std::weak_ptr<ActivationStore>>;
+  static thread_local const auto stores = std::make_unique<Stores>();
+  std::weak_ptr<ActivationStore>& known = (*stores)[concat(tier)];
   std::shared_ptr<ActivationStore> store = known.lock();
   if (!store) known = store = std::make_shared<ActivationStore>(tier);
   return store;

@@ -281,7 +281,9 @@ std::vector<PairOfSets> best_pairs(const Einsum& einsum, std::optional<int64_t> 
   if (einsum.operands.size() > 32)
     fail("einsum: number of operands is ", einsum.operands.size(), ", expected at most 32");
   constexpr size_t kMostKept = 256;
-  thread_local std::unordered_map<std::string, std::vector<PairOfSets>> known;
+  using Known = std::unordered_map<std::string, std::vector<PairOfSets>>;
+  thread_local const auto kept = std::make_unique<Known>();
+  Known& known = *kept;
   const std::string description = description_of(einsum, memory);
   const auto found = known.find(description);
   if (found != known.end()) return found->second;

@@ -211,8 +211,8 @@ struct BackwardStack {
 }  // namespace
 
 static BackwardStack& backward_stack() {
-  WEFT_STATIC_TLS static thread_local BackwardStack stack;
-  return stack;
+  WEFT_STATIC_TLS static thread_local const auto stack = std::make_unique<BackwardStack>();
+  return *stack;
 }
 
 bool BackwardRun::expects(const Node& node) const {

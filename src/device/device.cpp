@@ -80,8 +80,8 @@ struct ThreadStreams {
 }  // namespace
 
 static ThreadStreams& thread_streams() {
-  WEFT_STATIC_TLS thread_local ThreadStreams streams;
-  return streams;
+  WEFT_STATIC_TLS thread_local const auto streams = std::make_unique<ThreadStreams>();
+  return *streams;
 }
 
 bool cuda::is_side(const Stream& stream) {
@@ -173,8 +173,8 @@ struct DefaultContext {
 };
 
 Context& Context::of_thread() {
-  static thread_local DefaultContext made;
-  return made.context;
+  static thread_local const auto made = std::make_unique<DefaultContext>();
+  return made->context;
 }
 
 static std::atomic<bool>& is_deterministic() {

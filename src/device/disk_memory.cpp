@@ -53,8 +53,9 @@ class DiskFile : NotCopied {
  public:
   /// The calling thread's file in `directory`, made if it has none.
   static std::shared_ptr<DiskFile> in(const std::string& directory) {
-    static thread_local std::map<std::string, std::weak_ptr<DiskFile>> files;
-    std::weak_ptr<DiskFile>& known = files[directory];
+    using Files = std::map<std::string, std::weak_ptr<DiskFile>>;
+    static thread_local const auto files = std::make_unique<Files>();
+    std::weak_ptr<DiskFile>& known = (*files)[directory];
     std::shared_ptr<DiskFile> file = known.lock();
     if (!file || !file->is_own()) known = file = std::make_shared<DiskFile>(directory);
     return file;

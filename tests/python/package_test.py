@@ -92,3 +92,13 @@ def test_library_of_weft_cuda_is_taken(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(package / "bin" / "weft"), str(package / "lib" / soname)]
+
+
+def test_needs_little_static_tls():
+    # The library is loaded late, after others that share the space. 128 bytes of its 512 optional
+    # ones are left here.
+    environment = dict(os.environ, GLIBC_TUNABLES="glibc.rtld.optional_static_tls=128")
+    done = subprocess.run(
+        [sys.executable, "-c", "import weft"], env=environment, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -208,22 +208,25 @@ struct Recording {
   std::set<const Queue*> queues;
   std::vector<Step> steps;
 };
-static thread_local Recording recording;
+static Recording& recording() {
+  static thread_local const auto current = std::make_unique<Recording>();
+  return *current;
+}
 
 static bool is_recorded(const std::shared_ptr<Queue>& queue) {
-  return recording.number != 0 && recording.queues.contains(queue.get());
+  return recording().number != 0 && recording().queues.contains(queue.get());
 }
 
 void begin_recording(const std::shared_ptr<Queue>& queue) {
   static std::atomic<uint64_t> recordings{0};
-  recording = {++recordings, {queue.get()}, {}};
+  recording() = {++recordings, {queue.get()}, {}};
 }
 
-void record(Step step) { recording.steps.push_back(std::move(step)); }
+void record(Step step) { recording().steps.push_back(std::move(step)); }
 
-std::vector<Step> end_recording() { return std::exchange(recording, {}).steps; }
+std::vector<Step> end_recording() { return std::exchange(recording(), {}).steps; }
 
-uint64_t recording_number() { return recording.number; }
+uint64_t recording_number() { return recording().number; }
 
 static thread_local bool queued_only = false;
 
@@ -250,7 +253,7 @@ void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
 
 void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark) {
   if (mark.recording != 0) {
-    if (mark.recording == recording.number) recording.queues.insert(queue.get());
+    if (mark.recording == recording().number) recording().queues.insert(queue.get());
     return;
   }
   if (is_recorded(queue)) return;
@@ -270,7 +273,7 @@ void hold(const std::shared_ptr<Queue>& queue) {
 }
 
 Mark mark_of(const std::shared_ptr<Queue>& queue) {
-  if (is_recorded(queue)) return {queue, 0, recording.number};
+  if (is_recorded(queue)) return {queue, 0, recording().number};
   const std::lock_guard lock(scheduler().mutex);
   return {queue, queue->done + queue->work.size() + (queue->running ? 1 : 0)};
 }

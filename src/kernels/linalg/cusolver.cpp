@@ -54,24 +54,25 @@ static void check_solver(const char* call, cusolverStatus_t status) {
 namespace {
 
 cusolverDnHandle_t solver_on(const Stream& stream) {
-  thread_local LibraryHandles<cusolverDnHandle_t, cusolverDnCreate, cusolverDnDestroy, check_solver>
-      handles;
-  cusolverDnHandle_t handle = handles.of(stream.device, "cusolverDnCreate");
+  using Handles =
+      LibraryHandles<cusolverDnHandle_t, cusolverDnCreate, cusolverDnDestroy, check_solver>;
+  thread_local const auto handles = std::make_unique<Handles>();
+  cusolverDnHandle_t handle = handles->of(stream.device, "cusolverDnCreate");
   check_solver("cusolverDnSetStream", cusolverDnSetStream(handle, handle_of(stream)));
   return handle;
 }
 
 cusolverDnParams_t options_on(const Stream& stream) {
-  thread_local LibraryHandles<cusolverDnParams_t, cusolverDnCreateParams, cusolverDnDestroyParams,
-                              check_solver>
-      handles;
-  return handles.of(stream.device, "cusolverDnCreateParams");
+  using Handles = LibraryHandles<cusolverDnParams_t, cusolverDnCreateParams,
+                                 cusolverDnDestroyParams, check_solver>;
+  thread_local const auto handles = std::make_unique<Handles>();
+  return handles->of(stream.device, "cusolverDnCreateParams");
 }
 
 cublasHandle_t blas_on(const Stream& stream) {
-  thread_local LibraryHandles<cublasHandle_t, cublasCreate_v2, cublasDestroy_v2, check_blas>
-      handles;
-  cublasHandle_t handle = handles.of(stream.device, "cublasCreate");
+  using Handles = LibraryHandles<cublasHandle_t, cublasCreate_v2, cublasDestroy_v2, check_blas>;
+  thread_local const auto handles = std::make_unique<Handles>();
+  cublasHandle_t handle = handles->of(stream.device, "cublasCreate");
   check_blas("cublasSetStream", cublasSetStream_v2(handle, handle_of(stream)));
   return handle;
 }

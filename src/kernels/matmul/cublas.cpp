@@ -26,9 +26,9 @@ static void check_cublas(const char* call, cublasStatus_t status) {
 namespace {
 
 cublasHandle_t handle_for(const Stream& stream) {
-  thread_local LibraryHandles<cublasHandle_t, cublasCreate_v2, cublasDestroy_v2, check_cublas>
-      handles;
-  cublasHandle_t handle = handles.of(stream.device, "cublasCreate");
+  using Handles = LibraryHandles<cublasHandle_t, cublasCreate_v2, cublasDestroy_v2, check_cublas>;
+  thread_local const auto handles = std::make_unique<Handles>();
+  cublasHandle_t handle = handles->of(stream.device, "cublasCreate");
   check_cublas("cublasSetStream", cublasSetStream_v2(handle, handle_of(stream)));
   return handle;
 }
