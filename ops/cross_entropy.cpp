@@ -81,6 +81,7 @@ static Tensors cross_entropy_gradient(std::span<const Tensor> given, const Attri
 }
 
 /// operands: logits, targets, logsumexp of the rows, gradient of the rows' losses.
+/// Missed layouts: a Partial gradient of the rows is reduced first; it is smaller than the result.
 static const Op cross_entropy_backward_op = register_op({
     .name = "cross_entropy_backward",
     .rule = "... v, ..., ..., ... -> ... v",

@@ -163,6 +163,8 @@ static double share_of_experts(const Attributes& a) {
 static Tensor multiplied(const Grad& g, const Tensor& x, const Tensor& weights, bool transposes);
 
 /// operands: x, dy, counts, and the places of experts, which determine the layout of the result.
+/// Missed layouts: the places are read for their layout only, and counts of a layout that no result
+/// has are gathered, a few bytes.
 static const Op grouped_weight_gradient_op = register_op({
     .name = "grouped_weight_gradient",
     .rule_of =

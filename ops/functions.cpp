@@ -195,6 +195,7 @@ static Tensors swiglu_definition(Operands x, const Attributes&) {
 }
 
 /// operands: dy, gate, up.
+/// Missed layouts: a Partial dy is reduced first, one tensor instead of two results.
 static const Op swiglu_backward_op = register_op({
     .name = "swiglu_backward",
     .rule = "..., ..., ... -> ..., ...",

@@ -62,6 +62,9 @@ static Tensors layer_norm_gradients(Operands given, const Attributes& attributes
 }
 
 // operands of the gradients: dy, x, weight
+// Missed layouts of norms, softmax and their gradients: all are linear in dy or the weight, yet a
+// Partial one is reduced first. Otherwise every rank would compute whole rows instead of its own,
+// and a gradient with several results would end with several tensors to reduce.
 
 static const Op rms_norm_backward_op = register_op({
     .name = "rms_norm_backward",
@@ -277,6 +280,7 @@ Tensor logsumexp(const Tensor& a, int dim, bool keepdims) {
 
 /// The gradient of the weight: adds up the rows of the result's gradient by id. The last operand
 /// has no values: its layout determines the rows that each rank makes.
+/// Missed layouts: the last operand is read for its layout only.
 static const Op embedding_backward_op = register_op({
     .name = "embedding_backward",
     .rule = "... d, ..., v -> v d",

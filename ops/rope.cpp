@@ -39,6 +39,7 @@ static const Op rope_op = register_op({
 });
 
 /// The same with the frequencies as operand 1.
+/// Missed layouts: one frequency is one element, which the ranks without it need all the same.
 static const Op rope_by_frequencies_op = register_op({
     .name = "rope_by_frequencies",
     .rule = "b s h [d], [p] -> b s h [d]",

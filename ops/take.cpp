@@ -69,6 +69,9 @@ static void with_rows(const Call& c, const std::string& name, int rows, int64_t 
 }
 
 /// The gradient of taking: adds up what was taken, at the indices that it was taken from.
+/// Missed layouts: the last operand is read for its layout only, and one of a layout that no result
+/// has is changed, which moves no bytes of use. Rows of experts stay whole, as their products read
+/// them.
 static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samples) {
   return register_op({
       .name = name,
@@ -154,6 +157,7 @@ Tensor places_along(const Shape& shape, int dim, const Sharding& sharding, Devic
   return made;
 }
 
+/// Missed layouts: dispatched rows stay whole, as the products of experts read them.
 static Op taking_op(const std::string& name, Taken what, const Op& gradient,
                     std::vector<OpSample> samples) {
   return register_op({
@@ -265,6 +269,7 @@ static Op put_op(const std::string& name, bool elements, std::vector<OpSample> s
   return register_op(std::move(spec));
 }
 
+/// Missed layouts: tensors of two kinds of Partial have no common kind.
 static const Op put_slices_op =
     put_op("put_slices", false,
            {sample_with({{7, 3}, {5, 3}, {5}}, {0}, {f32, f32, i64}, -7, 7),
@@ -319,6 +324,8 @@ static Op reduce_op(const std::string& name, ByIndex::Written written,
   return register_op(std::move(spec));
 }
 
+/// Missed layouts: it is linear in the tensor, but products elsewhere are not; a Partial one is
+/// reduced first.
 static const Op multiply_along_dim_op =
     reduce_op("multiply_along_dim", ByIndex::Written::multiply, product_backward);
 static const Op max_along_dim_op =
