@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes python/weft/_weft.pyi, the types of the compiled module, by pybind11-stubgen.
+"""Writes _weft.pyi, the types of the compiled module, by pybind11-stubgen.
 
-    PYTHONPATH=build/release/python python python/make_stubs.py
+    python make_stubs.py PACKAGE/weft/_weft.pyi
 
-Run it after a change of the bindings; a test compares its output with the stored file.
+PACKAGE is the folder that holds the package with its compiled module. The build runs this script
+after it links the module.
 """
 
 import os
@@ -13,8 +14,6 @@ import re
 import subprocess
 import sys
 import tempfile
-
-STUB = pathlib.Path(__file__).parent / "weft" / "_weft.pyi"
 
 # pybind11-stubgen would turn an exception that names weft as its module into an import.
 COMM_ERROR = '''class CommError(RuntimeError):
@@ -69,10 +68,7 @@ def with_shown_functions(text):
 
 
 def stubs():
-    """The text of the stub file."""
-    # The package's sources are next to this script, but the compiled module is not.
-    here = str(pathlib.Path(__file__).resolve().parent)
-    sys.path[:] = [path for path in sys.path if path != here]
+    """Returns the text of the stub file of the package that `sys.path` has first."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [sys.executable, "-m", "pybind11_stubgen", "weft._weft", "-o", folder],
@@ -93,5 +89,9 @@ def stubs():
 
 
 if __name__ == "__main__":
-    STUB.write_text(stubs())
-    print(f"wrote {STUB}")
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    stub = pathlib.Path(sys.argv[1])
+    # The package's sources are next to this script, but the compiled module is not.
+    sys.path[0] = str(stub.absolute().parent.parent)
+    stub.write_text(stubs())
