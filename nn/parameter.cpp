@@ -30,7 +30,13 @@ void Parameter::clear_grad() const {
 }
 
 void Parameter::set_trainable(bool trainable) {
+  if (!trainable && value_.requires_grad()) {
+    hooked_ = empty({}, {.dtype = dtype(), .device = meta});
+    hooked_.set_requires_grad();
+    move_gradient_hooks(value_, hooked_);
+  }
   value_.set_requires_grad(trainable);
+  if (trainable && hooked_) move_gradient_hooks(std::exchange(hooked_, {}), value_);
   trainable_ = trainable;
 }
 

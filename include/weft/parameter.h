@@ -43,7 +43,8 @@ class WEFT_API Parameter {
   void clear_grad() const;
 
   bool is_trainable() const { return trainable_; }
-  /// Freezes or unfreezes the parameter; of a sharded model between steps, without gradients.
+  /// Freezes or unfreezes the parameter; of a sharded model between steps, without gradients. Hooks
+  /// of its gradient stay.
   void set_trainable(bool trainable);
 
   /// Replaces the value; the shape stays. A value with memory counts as initialized: `materialize`
@@ -65,6 +66,8 @@ class WEFT_API Parameter {
   void lay_out(Tensor value);
 
   Tensor value_;
+  /// Has the hooks of a frozen parameter's gradient.
+  Tensor hooked_;
   /// The tensor that forward uses instead of the value, if there is one, and the version of the
   /// value's storage that it was made from.
   Tensor used_;

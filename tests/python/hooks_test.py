@@ -187,3 +187,16 @@ def test_a_part_that_is_made_anew_is_handed_to_its_hooks(make):
     seen.clear()
     gc.collect()
     assert freed() is None
+
+
+def test_hooks_of_a_parameter_stay_while_it_is_frozen():
+    layer = weft.nn.Linear(2, 1, bias=False)
+    seen = []
+    layer.weight.register_hook(lambda gradient: seen.append("before"))
+    layer.weight.register_post_accumulate_grad_hook(lambda parameter: seen.append("after"))
+    x = weft.ones((3, 2)).requires_grad_()
+    for trainable in (True, False, True):
+        layer.weight.requires_grad = trainable
+        layer(x).sum().backward()
+        seen.append(trainable)
+    assert seen == ["before", "after", True, False, "before", "after", True]
