@@ -188,7 +188,7 @@ static void reduce_blocks(ReduceOp op, std::span<const MemoryBlock> blocks) {
   });
 }
 
-/// Without data for a member that has no block.
+/// The data is null for a member that has no block.
 static MemoryBlock source_part(const BoxRead& read, const BoxRead::Source& source,
                                std::span<const MemoryBlock* const> members) {
   const MemoryBlock* member = members[static_cast<size_t>(source.member)];

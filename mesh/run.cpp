@@ -11,7 +11,7 @@ using Kind = PlanStep::Kind;
 
 namespace {
 
-/// What a rank reads in one phase of an exchange.
+/// The blocks that a rank reads in one phase of an exchange.
 struct Phase {
   const ReadProgram& program;
   ReduceOp op;

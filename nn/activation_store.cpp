@@ -155,7 +155,7 @@ void SavedActivations::start_to_come() {
     if (!saved.moves) continue;
     saved.tensor = empty(saved.shape, saved.options);
     if (store_->tier_.is_disk()) moved_bytes += saved.bytes;
-    // What was written of a tensor that changed meanwhile is of no use.
+    // The file of a tensor that changed meanwhile is of no use.
     if (saved.options.device.kind == DeviceKind::meta || saved.changed) continue;
     if (saved.file) {
       if (is_on_gpu(saved.tensor)) saved.host = store_->host_of(saved.bytes);
@@ -204,7 +204,7 @@ Tensors SavedActivations::take() {
   }
   Tensors tensors;
   for (Saved& saved : all_) {
-    // What stays in memory may have changed at any time until now.
+    // A tensor that stays in memory may have changed at any time until now.
     if (!saved.moves && saved.tensor) {
       saved.changed = saved.changed || saved.tensor.storage()->version() != saved.version;
     }

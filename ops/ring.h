@@ -48,7 +48,7 @@ class Ring {
   Ref<Layout> kv_;
   Communicator communicator_;
   int rank_, ranks_;
-  /// Where each rank's tokens begin and end.
+  /// The first token of each rank and the one after its last.
   std::vector<Range> boxes_;
   const HostOrder& order_;
   std::vector<RowRuns> queries_;

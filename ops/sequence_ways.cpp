@@ -71,7 +71,7 @@ static Ref<Layout> with_axes(const Ref<Layout>& like, const Axes& axes,
   return with_pattern(like, pattern);
 }
 
-/// Whether each rank can have whole heads of queries and keys.
+/// Returns whether each rank can have whole heads of queries and keys.
 static bool divides_heads(const Ref<Layout>& q, const Ref<Layout>& kv, const Axes& axes) {
   int64_t parts = 1;
   const DeviceMesh mesh = q->sharding.mesh();

@@ -8,9 +8,9 @@ namespace weft {
 
 /// The layouts of a call of ordered_attention.
 struct WayLayouts {
-  /// Of the operands and the results at rest: equal cuts of batch, sequence and heads.
+  /// The layout of the operands and the results at rest: equal cuts of batch, sequence and heads.
   Ref<Layout> q, kv;
-  /// Where the queries and keys are computed.
+  /// The layout in which queries and keys are computed.
   Ref<Layout> used_q, used_kv;
   /// The gradients of the used keys.
   Ref<Layout> partial_kv;

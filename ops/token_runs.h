@@ -34,7 +34,7 @@ struct RunPair {
 /// This rank's rows of an order that is whole along the sequence, on the host.
 class HostOrder {
  public:
-  /// Of `batch` rows of `sequence` tokens each.
+  /// The runs of `batch` rows of `sequence` tokens each.
   HostOrder(std::vector<int64_t> places, std::vector<int64_t> segments, int64_t batch,
             int64_t sequence);
 
@@ -53,7 +53,7 @@ class HostOrder {
 struct SortedRuns {
   std::vector<std::pair<RowRuns, std::vector<int64_t>>> moves;
   std::vector<RowRuns> runs;
-  /// Whether they are sorted already.
+  /// Returns whether they are sorted already.
   bool is_sorted = true;
 
   explicit SortedRuns(const std::vector<RowRuns>& given);

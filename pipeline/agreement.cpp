@@ -11,8 +11,8 @@
 #include "weft/extend/hash.h"
 #include "weft/pipeline.h"
 
-// What ranks along the pipeline's axis compare before they run: a difference would be a wait for
-// messages that never come, or wrong gradients.
+// The values that ranks along the pipeline's axis compare before they run: a difference would be a
+// wait for messages that never come, or wrong gradients.
 
 namespace weft {
 

@@ -29,7 +29,7 @@ struct LatentAttentionConfig {
   RopeScaling rope_scaling = {};
   /// Pairs of the rotary embedding are neighbours in the weights, as in DeepSeek's files.
   bool rope_interleave = true;
-  /// Of q_a_proj, kv_a_proj_with_mqa and o_proj.
+  /// q_a_proj, kv_a_proj_with_mqa and o_proj have a bias.
   bool bias = false;
   /// Probability of dropout of the attention's probabilities while training.
   double dropout = 0;

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-/// What a backward computes, and what it keeps.
+/// The gradients that a backward computes, and what it keeps.
 struct BackwardRequest {
   bool create_graph = false, retain_graph = false;
   /// Tensors whose gradients `grad` returns, in their layout and dtype. No others are computed.

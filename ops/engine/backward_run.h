@@ -32,7 +32,7 @@ class SideWork : NotCopied {
     if (node.side >= 0) [[unlikely]]
       begin(node.side);
   }
-  /// Whether a gradient that passes to `node` now changes the stream.
+  /// Returns whether a gradient that passes to `node` now changes the stream.
   bool changes_stream(const Node& node) const { return active_ && runs_aside(node) != is_aside_; }
   /// The streams are apart from now on.
   void part() { are_apart_ = true; }
@@ -89,7 +89,7 @@ class SideWork : NotCopied {
   Stream side_;
   int device_ = -1;
   bool active_ = false, is_aside_ = false, are_apart_ = false;
-  /// By the stream whose later work uses the memory again.
+  /// One for each stream whose later work uses the memory again.
   std::array<Kept, 2> kept_;
 };
 
@@ -104,11 +104,11 @@ class BackwardRun {
   const BackwardRequest& request() const { return request_; }
   /// The node that runs now.
   const Node* running() const { return running_; }
-  /// Whether something needs the gradient that the edge leads to.
+  /// Returns whether something needs the gradient that the edge leads to.
   bool wants(const Node::Edge& edge) const {
     return edge.node && (!request_.is_selective || is_needed(edge));
   }
-  /// Whether the leaf adds the gradient to its own.
+  /// Returns whether the leaf adds the gradient to its own.
   bool accumulates(const Node& leaf) const;
   /// The gradients of the targets, brought to their layouts; empty where nothing depends on one.
   Tensors captured();
@@ -120,7 +120,7 @@ class BackwardRun {
   Place place_for(const Node::Edge& edge);
   /// The run around this one, which runs a function again, that completes the leaf's gradient.
   BackwardRun* completing(const Node& leaf) const;
-  /// Whether nodes that have not run yet may pass a gradient to `node`.
+  /// Returns whether nodes that have not run yet may pass a gradient to `node`.
   bool expects(const Node& node) const;
 
  private:
@@ -147,7 +147,7 @@ class BackwardRun {
   bool is_wanted(const Node& node) const;
   bool is_needed(const Node::Edge& edge) const;
   bool is_target(const Node& node) const;
-  /// Whether the run ends at the node.
+  /// Returns whether the run ends at the node.
   bool ends_at(const Node& node) const { return request_.ends_at_targets && is_target(node); }
   void add_to_targets(const Node& node, int result, const Tensor& gradient);
   bool capture(const Node& node, int result, const Tensor& gradient);
@@ -162,7 +162,7 @@ class BackwardRun {
   const BackwardRequest& request_;
   const bool is_default_;
   const Node* running_ = nullptr;
-  /// Of the targets: their nodes, numbers of results, and the sums so far.
+  /// The targets: their nodes, numbers of results, and the sums so far.
   struct Target {
     Node* node;
     int result;
@@ -186,7 +186,7 @@ class BackwardRun {
 /// only sinks of parameters need the sum, and casts it to the result's dtype.
 Tensor brought_to(const Tensor& gradient, const Layout& layout, const Node& node);
 
-/// Whether a backward is under way on this rank.
+/// Returns whether a backward is under way on this rank.
 bool is_in_backward();
 
 /// The innermost backward under way on this rank; null without one.

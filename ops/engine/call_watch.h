@@ -31,7 +31,7 @@ struct GradBody {
   OpNode& node;
   BackwardRun& backward;
   std::span<const Tensor> gradients;
-  /// What has been passed on, where something watches.
+  /// The tensors that have been passed on, where something watches.
   Tensors* passed = nullptr;
 };
 

@@ -149,7 +149,7 @@ inline void check_current(const Tensor& tensor) {
   if (body.copied && !shows_recorded(*body.copied)) [[unlikely]]
     fail_outdated(tensor);
 }
-/// Whether an op on the tensor goes on the tape.
+/// Returns whether an op on the tensor goes on the tape.
 inline bool is_recorded(const Tensor& tensor) {
   if (!Context::current().grad_enabled) return false;
   check_current(tensor);

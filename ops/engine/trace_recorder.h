@@ -95,7 +95,7 @@ class StreamTimes {
   size_t anchor_for(const Stream& stream);
 
   int64_t anchor_serves_;
-  /// By device.
+  /// The key is the device.
   std::map<int, Anchors> anchors_;
   std::vector<Kept> kept_;
 };

@@ -185,7 +185,7 @@ class SampleSweep {
     return false;
   }
 
-  /// Whether an axis cuts a dim of an operand that the rule needs whole on each device.
+  /// Returns whether an axis cuts a dim of an operand that the rule needs whole on each device.
   bool cuts_whole_dim(size_t operand) const {
     return std::ranges::any_of(given_[operand].placements(), [&](const Placement& placement) {
       if (!placement.is_shard()) return false;

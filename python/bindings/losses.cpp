@@ -32,7 +32,8 @@ static void bind_margins(py::module_& m) {
       "log(1 + exp(-target input)), of targets 1 and -1");
   def(m, "_torch_cosine_embedding_loss(input1, input2, target, margin=0.0, reduction='mean')",
       &cosine_embedding_loss,
-      "Of the cosine along the last dim: 1 - cosine where target is 1, max(0, cosine - margin) "
+      "Loss of the cosine along the last dim: 1 - cosine where target is 1, max(0, cosine - "
+      "margin) "
       "where it is -1");
   def(m,
       "_torch_triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2.0, eps=1e-06, "

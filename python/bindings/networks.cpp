@@ -110,7 +110,8 @@ static void bind_losses(py::module_& m) {
   bind_with_fields<C, Tensor, Tensor>(
       m, "_torch_cross_entropy", torch_cross_entropy, Released(), "input"_a, "target"_a, weight,
       py::kw_only(), ignored, reduction("cross_entropy"), smoothing,
-      "Of logits [..., classes], or where only that fits [rows, classes, ...], against classes "
+      "Cross-entropy of logits [..., classes], or where only that fits [rows, classes, ...], "
+      "against classes "
       "[...] or, of "
       "logits [rows, classes] or [classes], probabilities of their shape; rows whose target is "
       "`ignore_index` do not count. "

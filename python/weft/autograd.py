@@ -96,7 +96,7 @@ class Function:
             for i, x in enumerate(outputs)
             if isinstance(x, _weft.Tensor) and id(x) not in unmarked
         ]
-        # What comes back must not keep the node that keeps the context.
+        # The returned tensors must not keep the node that keeps the context.
         plain = [outputs[i].detach() for i in marked]
         saved = {id(outputs[i]): n for n, i in enumerate(marked)}
         ctx._saved = tuple(plain[saved[id(x)]] if id(x) in saved else x for x in ctx._saved)

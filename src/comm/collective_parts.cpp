@@ -60,7 +60,7 @@ ElementRange part_in_whole(const Collective& call, const Piece& piece, int ranks
   return {part_offset(piece.counts, rank), piece.counts[static_cast<size_t>(rank)]};
 }
 
-/// Whether a collective that reduces nothing moves data from one rank to another.
+/// Returns whether a collective that reduces nothing moves data from one rank to another.
 static bool moves(const Collective& call, int from, int to) {
   switch (call.kind) {
     case CollectiveKind::broadcast:

@@ -211,7 +211,7 @@ static void write_file(const std::string& folder, const FlightRecord& record,
     file.close();
     if (::rename(part.c_str(), path.c_str()) == 0) return;
   } catch (const std::exception&) {
-    // As when the name cannot be changed.
+    // The same happens when the name cannot be changed.
   }
   ::unlink(part.c_str());
 }
@@ -256,7 +256,7 @@ void write_flight_records(std::string_view reason) noexcept {
     const std::lock_guard lock(files.mutex);
     for (const auto& [record, failed] : files.records) write_file(files.folder, *record, reason);
   } catch (...) {
-    // As above.
+    // The same holds here as above.
   }
 }
 

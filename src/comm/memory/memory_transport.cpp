@@ -31,7 +31,7 @@ static int phases_in(const Collective& call) { return phases_of(call.kind); }
 /// memory.
 class ExchangeOrder {
  public:
-  /// For a call whose published memory is on `device`.
+  /// Serves a call whose published memory is on `device`.
   ExchangeOrder(const MemoryGroup& group, int rank, uint64_t sequence, Device device)
       : group_(group), rank_(rank), sequence_(sequence), device_(device) {
     if (!is_queued()) return;

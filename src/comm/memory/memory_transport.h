@@ -132,7 +132,7 @@ class Publication : NotCopied {
   size_t used_ = 0;
   std::vector<Ref<Storage>> held_;
   std::vector<Late> late_;
-  /// For a call in rounds of `phases_` phases each.
+  /// Serves a call in rounds of `phases_` phases each.
   std::shared_ptr<StagingBuffer> staging_;
   int phases_ = 1;
 };

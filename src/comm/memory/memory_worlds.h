@@ -53,7 +53,7 @@ class ThreadsWorld final : public World, public std::enable_shared_from_this<Thr
   bool is_failed_ = false;
   std::exception_ptr cause_;
   std::chrono::steady_clock::time_point failed_at_;
-  /// By id.
+  /// The key is the id.
   std::map<uint64_t, GroupEntry> groups_;
 };
 

@@ -322,7 +322,7 @@ class FirstProcess {
   int missing_ = members_.count - 1;
   /// Connections whose greeting has not come.
   std::vector<OwnedDescriptor> silent_;
-  /// What ends the meeting in all processes.
+  /// The events that end the meeting in all processes.
   std::string wrong_;
 };
 

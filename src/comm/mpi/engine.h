@@ -51,7 +51,7 @@ class MpiEngine : NotCopied {
   /// Throws std::runtime_error when this thread may not call MPI, or the world has ended.
   void check_call() const;
 
-  // For works.
+  // Members that works use.
 
   using Lock = std::unique_lock<std::mutex>;
   [[nodiscard]] Lock lock() { return Lock(mutex_); }

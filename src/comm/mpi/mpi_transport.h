@@ -65,8 +65,8 @@ class MpiRouting {
 /// tag, a few at a time.
 class MpiWork : public Waitable {
  protected:
-  /// What a stream carries: data of which all segments may be posted at once, blocks to be reduced,
-  /// or results of this rank, which are allowed as they come.
+  /// The contents of a stream: data of which all segments may be posted at once, blocks to be
+  /// reduced, or results of this rank, which are allowed as they come.
   enum class MpiStream : uint8_t { data, blocks, results };
 
  public:

@@ -67,7 +67,8 @@ MpiSession::MpiSession(const MpiLibrary& library, MpiHandle comm, std::string_vi
   const MpiLibrary& mpi = library_;
   int is_main = 0, is_inter = 0;
   mpi.check(mpi->level(&level_, &is_main), "MPI_Query_thread");
-  // What MPI writes to until a collective is complete; it outlives one that some do not join.
+  // The memory that MPI writes to until a collective is complete; it outlives one that some do not
+  // join.
   struct Joint {
     MpiHandle comm = 0, request = 0;
     std::string own, all;

@@ -52,7 +52,7 @@ void queue(void* communicator, std::span<const Move> moves, const Stream& stream
 Status status(void* communicator);
 /// Starts an orderly end; the status is ready when no operation is in progress any more.
 void finish(void* communicator);
-/// To be called after `finish`.
+/// Call it after `finish`.
 void destroy(void* communicator) noexcept;
 /// Aborts it at once; operations in progress on the device end without a result.
 void abort(void* communicator) noexcept;

@@ -42,7 +42,7 @@ template <class C> struct SgdElement {
   /// The step is of_gradient times the gradient plus of_velocity times the new velocity.
   C rate, momentum, decay, of_gradient, of_velocity, grad_factor;
 
-  /// Without momentum `velocity` just receives the gradient.
+  /// `velocity` just receives the gradient if there is no momentum.
   WEFT_FN void operator()(C& p, C& velocity, C g) const {
     const C gradient = g * grad_factor + p * decay;
     velocity = velocity * momentum + gradient;

@@ -115,7 +115,7 @@ void multiply_onednn(const Product& product);
 /// done, where OpenBLAS is missing.
 bool multiply_by_blas(const Product& product);
 
-/// Whether the processor has instructions for products of bf16.
+/// Returns whether the processor has instructions for products of bf16.
 bool has_bf16_instructions();
 
 /// Throws when oneDNN's CPU runtime (see dnnl_version_t) is SYCL: such a build computes after its
