@@ -30,6 +30,7 @@
 #include "weft/grouped_optimizer.h"
 #include "weft/hugging_face.h"
 #include "weft/init.h"
+#include "weft/krylov.h"
 #include "weft/latent_attention.h"
 #include "weft/launch.h"
 #include "weft/layers.h"

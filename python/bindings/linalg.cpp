@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/linalg.h"
 
+#include "weft/krylov.h"
+
 #include "python/bindings/bindings.h"
 
 namespace weft::python {
@@ -115,7 +117,53 @@ static void bind_spectra(py::module_& m) {
       "The sum of singular values");
 }
 
+/// A matrix, or a function of vectors; none for None.
+static linalg::LinearOperator operator_in(const char* what, const py::object& given) {
+  if (given.is_none()) return {};
+  if (const auto* matrix = bound_value<Tensor>(given)) return linalg::LinearOperator(*matrix);
+  if (!py::isinstance<py::function>(given)) {
+    fail_type(concat(what, ": operator is ", type_of(given), ", expected a Tensor or a function"));
+  }
+  return linalg::LinearOperator(function_in<Tensor, const Tensor&>(given));
+}
+
+static py::tuple cg_in(const py::object& a, const Tensor& b, const MaybeTensor& x0, double rtol,
+                       double atol, std::optional<int64_t> maxiter, const py::object& inverse) {
+  const linalg::ConjugateGradientOptions options{.x0 = x0,
+                                                 .rtol = rtol,
+                                                 .atol = atol,
+                                                 .most_steps = maxiter.value_or(0),
+                                                 .preconditioner = operator_in("cg", inverse)};
+  const auto kept = operator_in("cg", a);
+  const auto made = released([&] { return linalg::cg(kept, b, options); });
+  return py::make_tuple(made.x, made.steps, made.residual, made.converged);
+}
+
+static py::object eigsh_in(const py::object& a, int64_t k, bool largest, const MaybeTensor& v0,
+                           double tol, std::optional<int64_t> ncv, int64_t maxiter) {
+  const linalg::LanczosOptions options{.largest = largest,
+                                       .v0 = v0,
+                                       .tolerance = tol,
+                                       .vectors = ncv.value_or(0),
+                                       .most_restarts = maxiter};
+  const auto kept = operator_in("eigsh", a);
+  return for_python(released([&] { return linalg::eigsh(kept, k, options); }));
+}
+
+static void bind_solvers(py::module_& m) {
+  def(m, "_linalg_cg(A, b, x0=None, rtol=1e-5, atol=0.0, maxiter=None, M=None)", &cg_in,
+      "Solves A @ x = b by conjugate gradients for a symmetric positive definite A, a matrix or a "
+      "function of vectors: (x, steps, residual, converged)");
+  def(m, "_linalg_eigsh(A, k=6, largest=True, v0=None, tol=0.0, ncv=None, maxiter=300)", &eigsh_in,
+      "The k greatest or least eigenvalues, ascending, and eigenvectors (columns) of a symmetric "
+      "matrix or function, by Lanczos with thick restarts");
+  def_results(m, "_linalg_svd_lowrank(x, q=6, niter=2)",
+              "The q greatest singular values and their vectors, by products with random vectors",
+              linalg::svd_lowrank);
+}
+
 void bind_linalg(py::module_& m) {
+  bind_solvers(m);
   bind_factors(m);
   bind_spectra(m);
   def(m, "_linalg_solve(x1, x2, *, left=True)", &linalg::solve,

@@ -26,6 +26,8 @@ CholeskyExResult = _namedtuple("CholeskyExResult", "L info")
 InvExResult = _namedtuple("InvExResult", "inverse info")
 LUFactorExResult = _namedtuple("LUFactorExResult", "LU pivots info")
 SolveExResult = _namedtuple("SolveExResult", "result info")
+CGResult = _namedtuple("CGResult", "x steps residual converged")
+SVDLowRankResult = _namedtuple("SVDLowRankResult", "U S V")
 LstsqResult = _namedtuple("LstsqResult", "solution residuals rank singular_values")
 
 
@@ -71,7 +73,8 @@ def lu_factor_ex(x, *, pivot=True, check_errors=False):
         return LUFactorExResult(LU, pivots, _weft.sum(is_zero, -1).to(_weft.int32))
     first = _weft.argmax(is_zero.to(_weft.int32), axis=-1) + 1
     info = _weft.where(_weft.any(is_zero, axis=-1), first, 0).to(_weft.int32)
-    if check_errors and _weft.any(info != 0):
+    failed = _weft.any(info != 0)
+    if check_errors and (failed.full_tensor() if failed.is_sharded else failed):
         raise ValueError("lu_factor_ex: a diagonal of U has a zero, expected none")
     return LUFactorExResult(LU, pivots, info)
 
@@ -153,6 +156,38 @@ def lstsq(x1, x2, rcond=None, *, driver=None):
     difference = matmul(x1, solution) - x2
     residuals = _weft.sum(difference * difference, -1 if x2.ndim == 1 else -2)
     return LstsqResult(solution, residuals, matrix_rank(x1, rtol=rcond), svdvals(x1))
+
+
+def cg(A, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None):
+    """(x, steps, residual, converged): solves A @ x = b by conjugate gradients for a symmetric
+    positive definite A, a matrix or a function of vectors. b is [n], or [n, k] with a system for
+    each column. It ends where |b - A @ x| <= max(rtol |b|, atol) for each column, or after maxiter
+    steps, 10 n unless given. M is an approximate inverse of A, also a matrix or a function."""
+    return CGResult(*_weft._linalg_cg(A, b, x0, rtol, atol, maxiter, M))
+
+
+def eigsh(A, k=6, *, largest=True, v0=None, tol=0.0, ncv=None, maxiter=300):
+    """(eigenvalues, eigenvectors): the k greatest, or least, eigenvalues in ascending order, and
+    columns, of a symmetric matrix, or of a function of vectors, which needs a first vector v0. By
+    Lanczos with thick restarts, with ncv vectors at a time (max(2 k + 1, 20) unless given).
+    RuntimeError where the errors are not below tol |A| (100 eps for 0) after maxiter restarts."""
+    return _weft._linalg_eigsh(A, k, largest, v0, tol, ncv, maxiter)
+
+
+def svd_lowrank(A, q=6, niter=2, M=None):
+    """(U, S, V): the q greatest singular values of A, or of A - M, and their vectors as columns, by
+    products with q random vectors and niter iterations of the power method."""
+    made = _weft._linalg_svd_lowrank(A if M is None else _tensor_of(A) - M, q, niter)
+    return SVDLowRankResult(made.U, made.S, made.Vh.mT)
+
+
+def pca_lowrank(A, q=None, center=True, niter=2):
+    """(U, S, V) of svd_lowrank for the rows of A, minus their mean unless center=False; q is
+    min(6, m, n) unless given. A @ V are the principal components."""
+    A = _tensor_of(A)
+    q = min(6, *A.shape[-2:]) if q is None else q
+    mean = _weft.mean(A, axis=-2, keepdims=True) if center else None
+    return svd_lowrank(A, q, niter, mean)
 
 
 def cond(x, p=None):
