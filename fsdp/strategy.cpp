@@ -113,6 +113,11 @@ static void check_row(const std::string& axis, const StrategyRow& row) {
   for (const Placement& placement : {row.parameter, row.gradient}) {
     if (placement.is_shard() && placement.dim() != dim) refuse("one dimension in all S");
   }
+  for (const Placement& placement : {row.parameter, row.gradient, row.state}) {
+    const bool is_plain =
+        !placement.is_shard() || !(placement.has_sizes() || placement.outer() > 1);
+    if (!is_plain) refuse("S without sizes or inner cuts");
+  }
 }
 
 /// Returns a row per axis of the mesh; a single row is that of all axes.

@@ -57,6 +57,13 @@ std::optional<Optimizer::StateSpec> AdamW8bit::state_spec(size_t parameter, size
 }
 
 void AdamW8bit::update_all(std::span<const Update> updates) {
+  for (const Update& update : updates) {
+    const Tensor& value = parameters()[update.parameter].parameter->value();
+    if (!has_8_bits(update.parameter) || !value.is_sharded()) continue;
+    if (!value.sharding().has_inner()) continue;
+    fail("adamw8bit: parameter ", parameters()[update.parameter].name(), " is laid out as ",
+         value.sharding(), ", expected cuts of whole dims");
+  }
   std::vector<Update> usual;
   for (const Update& update : updates) {
     if (!has_8_bits(update.parameter)) usual.push_back(update);

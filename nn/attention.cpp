@@ -33,24 +33,26 @@ AttendedTokens::AttendedTokens(const TransformerConfig& config, const Tensors& i
   positions = inputs.size() > 2 ? inputs[2] : document_positions(segments);
 }
 
-/// The keys or values x [batch, sequence, kv heads, d], one for each query head, where ranks cut
-/// the heads of queries q but have all those of x; otherwise x.
-static Tensor for_query_heads(const Tensor& x, const Tensor& q) {
-  if (!q.is_sharded() || !x.is_sharded() || x.size(2) == q.size(2)) return x;
+/// Repeats the heads of keys k and values v [batch, sequence, kv heads, d] for each query head,
+/// where ranks cut the heads of queries q but have all those of k or v.
+static void give_each_query_head(const Tensor& q, Tensor& k, Tensor& v) {
+  if (!q.is_sharded() || !k.is_sharded() || !v.is_sharded() || k.size(2) == q.size(2)) return;
   Pattern pattern(q.sharding().axes());
   bool shares = false;
   for (const int axis : q.sharding().axes_cutting(2)) {
     const Placement& placement = q.sharding()[axis];
     pattern.set(axis, Shard{0, {placement.sizes().begin(), placement.sizes().end()}});
-    shares = shares || !x.sharding()[axis].is_shard(2);
+    shares = shares || !k.sharding()[axis].is_shard(2) || !v.sharding()[axis].is_shard(2);
   }
-  if (!shares) return x;
+  if (!shares) return;
   std::vector<int64_t> heads;
-  const int64_t group = q.size(2) / x.size(2);
+  const int64_t group = q.size(2) / k.size(2);
   for (int64_t head = 0; head < q.size(2); ++head) heads.push_back(head / group);
   const DeviceMesh mesh = q.sharding().mesh();
-  const Tensor whole = from_values(heads, {q.size(2)}, {i64, x.device(), Sharding(mesh, {})});
-  return take(x, redistributed(whole, Sharding::of(mesh, pattern)), 2);
+  const Tensor whole = from_values(heads, {q.size(2)}, {i64, k.device(), Sharding(mesh, {})});
+  const Tensor of_query = redistributed(whole, Sharding::of(mesh, pattern));
+  k = take(k, of_query, 2);
+  v = take(v, of_query, 2);
 }
 
 Tensor attended_tokens(const TransformerState& state, const Tensor& q, const Tensor& k,
@@ -284,8 +286,8 @@ class SelfAttention final : public Module {
     if (mask) options.mask = reshape(mask, {mask.size(0), 1, 1, mask.size(1)});
     if (is_training() && !state_->cache) options.dropout = c.attention_dropout;
     keep_rows(state_->cache, layer_, k, v);
-    return attended_tokens(*state_, q, for_query_heads(k, q), for_query_heads(v, q), tokens,
-                           options);
+    give_each_query_head(q, k, v);
+    return attended_tokens(*state_, q, k, v, tokens, options);
   }
 
   std::shared_ptr<TransformerState> state_;

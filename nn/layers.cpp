@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "nn/checks.h"
+#include "weft/context.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/embedding.h"
 #include "weft/ops/factories.h"
@@ -61,6 +62,11 @@ static Parameter::Initializer with_zero_row(Parameter::Initializer values,
   if (!row) return values;
   return [values = std::move(values), row = *row](const Tensor& tensor) {
     values(tensor);
+    if (tensor.is_sharded() && tensor.sharding().has_inner()) {
+      const NoGrad no_grad;
+      fill_(slice(tensor, 0, row, row + 1), 0);
+      return;
+    }
     const Box box = tensor.box();
     const int64_t own = row - box.offset[0];
     if (own >= 0 && own < box.shape[0]) fill_(slice(tensor.local(), 0, own, own + 1), 0);

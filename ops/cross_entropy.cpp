@@ -85,6 +85,7 @@ static Tensors cross_entropy_gradient(std::span<const Tensor> given, const Attri
 static const Op cross_entropy_backward_op = register_op({
     .name = "cross_entropy_backward",
     .rule = "... v, ..., ..., ... -> ... v",
+    .positions = {{"v"}},
     .forward =
         [](const Call& c) {
           cross_entropy_backward(c.out(), c.in(3), c.in(0), c.in(1), c.in(2), first_class(c),

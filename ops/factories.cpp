@@ -91,7 +91,18 @@ static Tensor full_like(const Tensor& a, double value) {
 Tensor zeros_like(const Tensor& a) { return full_like(a, 0); }
 Tensor ones_like(const Tensor& a) { return full_like(a, 1); }
 
+/// True for a layout in which a rank's elements are not in one box: values that follow from places
+/// are then computed whole and cut.
+static bool cuts_inside(const TensorOptions& options) {
+  return options.sharding && options.sharding.has_inner();
+}
+static TensorOptions uncut(TensorOptions options) {
+  options.sharding = Sharding(options.sharding.mesh(), {});
+  return options;
+}
+
 Tensor arange(int64_t n, const TensorOptions& options) {
+  if (cuts_inside(options)) return redistributed(arange(n, uncut(options)), options.sharding);
   Tensor tensor = made("arange", {n}, options);
   if (has_elements(tensor) && !counts_here(tensor)) {
     fill(tensor.block(), 0);
@@ -268,6 +279,8 @@ void transfer_(const Tensor& to, const Tensor& from) {
 /// not depend on the layout.
 template <class T, class F>
 static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
+  if (cuts_inside(options))
+    return redistributed(sequence<T>(n, uncut(options), f), options.sharding);
   Tensor tensor = empty({n}, options);
   if (!has_elements(tensor)) return tensor;
   const MemoryBlock block = tensor.block();
@@ -362,6 +375,9 @@ Tensor linspace(double start, double stop, int64_t n, bool endpoint, const Tenso
 
 Tensor eye(int64_t n, int64_t m, int64_t diagonal, const TensorOptions& options) {
   check_shape("eye", {n, m});
+  if (cuts_inside(options)) {
+    return redistributed(eye(n, m, diagonal, uncut(options)), options.sharding);
+  }
   const Tensor tensor = zeros({n, m}, options);
   if (!counts_here(options.sharding)) return tensor;
   const Dims at = tensor.box().offset;

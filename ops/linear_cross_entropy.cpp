@@ -137,6 +137,7 @@ static const Op linear_cross_entropy_backward_op = register_op({
     .name = "linear_cross_entropy_backward",
     .rule_of = [](const Attributes& a, std::span<const Shape>) { return head_rule(a, true); },
     .structure = head_structure(),
+    .positions = {{"v"}},
     .forward =
         [](const Call& c) {
           const HeadOperands operands(c, 6);

@@ -22,10 +22,10 @@ constexpr std::array<std::string_view, 16> kColours = {
     "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#edc948", "#b07aa1", "#9c755f",
     "#86bcb6", "#d37295", "#a0cbe8", "#ffbe7d", "#8cd17d", "#b6992d", "#499894", "#79706e"};
 
-/// A rank's part.
+/// A rank's part: one box, or several where an inner factor of a dim is cut.
 struct RankPart {
   std::string name;
-  Box box;
+  std::vector<Box> boxes;
 };
 
 /// The elements of an SVG file, and their width and height.
@@ -52,6 +52,16 @@ std::string slice_words(const Box& box) {
   return concat('[', text, ']');
 }
 
+/// "[0:1, 2:4] [4:5, 2:4]", of many the first four.
+std::string slice_words(const std::vector<Box>& boxes) {
+  constexpr size_t kMost = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(boxes.size(), kMost); ++i) {
+    text += concat(i > 0 ? " " : "", slice_words(boxes[i]));
+  }
+  return boxes.size() > kMost ? concat(text, " and ", boxes.size() - kMost, " more") : text;
+}
+
 /// "Tensor([5, 4], f32, cpu, [S(0), S(1)])".
 std::string picture_title(const Tensor& tensor) {
   const std::string layout = tensor.is_sharded() ? concat(", ", tensor.sharding()) : "";
@@ -71,9 +81,54 @@ std::string addend_note(const Sharding& sharding) {
   return sums.empty() ? "" : concat(" (an addend: ", sums, ')');
 }
 
+using Ranges = std::vector<Chunk>;
+
+/// The ranges of a dim whose factors, from `first`, a box in factors cuts.
+Ranges ranges_of(const Box& box, const Shape& factors, int first, int end) {
+  Ranges ranges = {{0, 1}};
+  for (int f = first; f < end; ++f) {
+    const int64_t size = factors[f], length = box.shape[f];
+    Ranges next;
+    for (const Chunk& range : ranges) {
+      if (length == size) {
+        next.push_back({range.offset * size, range.length * size});
+        continue;
+      }
+      for (int64_t i = 0; i < range.length; ++i) {
+        next.push_back({(range.offset + i) * size + box.offset[f], length});
+      }
+    }
+    ranges = std::move(next);
+  }
+  return ranges;
+}
+
+std::vector<Box> boxes_of(const Tensor& tensor, const std::vector<int>& sizes, int rank) {
+  const Pattern& pattern = tensor.sharding().pattern();
+  const Shape& shape = tensor.shape();
+  if (!pattern.has_inner()) return {box_of(pattern, sizes, shape, rank)};
+  const auto factors = factored(shape, {&pattern, 1}, sizes);
+  const Box inner = box_of(factors->patterns[0], sizes, factors->shape, rank);
+  if (inner.shape.product() == 0) return {Box{inner.offset, inner.shape}};
+  std::vector<Box> boxes = {{Dims::filled(shape.ndim(), 0), shape}};
+  for (int dim = 0; dim < shape.ndim(); ++dim) {
+    const auto next = static_cast<size_t>(dim) + 1;
+    const int end = next < factors->first.size() ? factors->first[next] : factors->shape.ndim();
+    const int first = factors->first[static_cast<size_t>(dim)];
+    std::vector<Box> cut;
+    for (const Box& box : boxes) {
+      for (const Chunk& range : ranges_of(inner, factors->shape, first, end)) {
+        Box& one = cut.emplace_back(box);
+        one.offset[dim] = range.offset, one.shape[dim] = range.length;
+      }
+    }
+    boxes = std::move(cut);
+  }
+  return boxes;
+}
+
 std::vector<RankPart> rank_parts_of(const Tensor& tensor) {
-  const Box own = tensor.box();
-  if (!tensor.is_sharded()) return {{"here", own}};
+  if (!tensor.is_sharded()) return {{"here", {tensor.box()}}};
   const DeviceMesh mesh = tensor.sharding().mesh();
   std::vector<int> sizes;
   for (int axis = 0; axis < mesh.ndim(); ++axis) sizes.push_back(mesh.axis_size(axis));
@@ -86,7 +141,7 @@ std::vector<RankPart> rank_parts_of(const Tensor& tensor) {
       left /= size;
     }
     parts.push_back({concat("rank ", rank, " (", at, ")", addend_note(tensor.sharding())),
-                     box_of(tensor.sharding().pattern(), sizes, tensor.shape(), rank)});
+                     boxes_of(tensor, sizes, rank)});
   }
   return parts;
 }
@@ -117,17 +172,19 @@ Drawing drawing_of(const std::string& title, const Tensor& tensor,
   std::string elements = formatted("<text x=\"%.0f\" y=\"18\" font-size=\"13\">", kGap) +
                          xml_text(title) + "</text>\n";
   for (int i = 0; i < count; ++i) {
-    const auto& [name, box] = parts[static_cast<size_t>(i)];
+    const auto& [name, boxes] = parts[static_cast<size_t>(i)];
     const double x = kGap + i % across * (width + kGap), y = 30 + i / across * (height + kGap);
-    const std::string words = shape.ndim() > 2 ? concat(name, ' ', slice_words(box)) : name;
+    const std::string words = shape.ndim() > 2 ? concat(name, ' ', slice_words(boxes)) : name;
     elements +=
         formatted("<text x=\"%.1f\" y=\"%.1f\">", x, y + 12) + xml_text(words) + "</text>\n";
     elements += rectangle(x, y + 18, columns * cell, rows * cell, "#eeeeee");
-    if (box.shape.product() == 0) continue;
-    elements += rectangle(
-        x + picture_size(box.offset, 1, 0) * cell, y + 18 + picture_size(box.offset, 0, 0) * cell,
-        picture_size(box.shape, 1, 1) * cell, picture_size(box.shape, 0, 1) * cell,
-        kColours[static_cast<size_t>(i) % kColours.size()]);
+    for (const Box& box : boxes) {
+      if (box.shape.product() == 0) continue;
+      elements += rectangle(
+          x + picture_size(box.offset, 1, 0) * cell, y + 18 + picture_size(box.offset, 0, 0) * cell,
+          picture_size(box.shape, 1, 1) * cell, picture_size(box.shape, 0, 1) * cell,
+          kColours[static_cast<size_t>(i) % kColours.size()]);
+    }
   }
   const double least = kGap * 2 + 7 * static_cast<double>(title.size());
   return {std::max(across * (width + kGap) + kGap, least), down * (height + kGap) + 30, elements};
@@ -146,11 +203,11 @@ std::string text_of_parts(const std::string& title, const std::vector<RankPart>&
   size_t width = 0;
   for (const RankPart& part : parts) width = std::max(width, part.name.find(')') + 1);
   std::string text = title;
-  for (const auto& [name, box] : parts) {
+  for (const auto& [name, boxes] : parts) {
     const size_t end = std::min(name.find(')') + 1, name.size());
     const std::string rank = name.substr(0, end == 0 ? name.size() : end);
     text += concat('\n', rank, std::string(width - std::min(width, rank.size()), ' '), "  ",
-                   slice_words(box), name.substr(rank.size()));
+                   slice_words(boxes), name.substr(rank.size()));
   }
   return text;
 }

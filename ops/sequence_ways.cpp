@@ -47,7 +47,8 @@ Axes sequence_axes(const Sharding& sharding) {
 /// with their keys' heads.
 static bool stays(const Tensor& q, const Tensor& k, int axis) {
   const Placement placement = q.sharding()[axis];
-  if (!placement.is_shard() || (placement.has_sizes() && placement.dim() != 2)) return false;
+  if (!placement.is_shard() || placement.outer() > 1) return false;
+  if (placement.has_sizes() && placement.dim() != 2) return false;
   if (placement.dim() != 2) return placement.dim() < 2;
   const Sharding keys = k.sharding();
   if (k.size(2) == q.size(2)) return keys[axis] == placement;

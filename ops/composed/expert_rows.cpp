@@ -34,6 +34,10 @@ RowAxes row_axes(const Tensor& experts, const Tensor& weights) {
   if (weights.is_sharded()) {
     axes.experts = weights.sharding().axes_cutting(0);
     const Layout& layout = *layout_of(weights);
+    if (layout.sharding.has_inner()) {
+      fail("experts: the weights ", weights.shape(), " are laid out as ", layout.sharding,
+           ", expected cuts of whole dims");
+    }
     const auto parts =
         sizes_of_parts(layout.sharding.pattern(), layout.grid->sizes(), 0, weights.size(0));
     if (!parts.empty()) axes.parts = parts.back();

@@ -41,6 +41,10 @@ static std::function<ShardPlacement(const NamedParameter&)> shard_placements_of(
       fail("fully_shard: shard_placement_fn returns ", shard, " for ", p.name(),
            ", expected a Shard, a ShardPlacementResult or None");
     }
+    if (shard.has_sizes() || shard.outer() > 1) {
+      fail("fully_shard: shard_placement_fn returns ", shard, " for ", p.name(),
+           ", expected a Shard of a dim alone; fully_shard chooses the parts");
+    }
     return ShardPlacement{.dim = dim_of(shard.dim())};
   };
 }
