@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
+#include "weft/adapters.h"
 #include "weft/extend/pattern.h"
 #include "weft/ops/sequences.h"
 #include "weft/tensor.h"
@@ -66,10 +68,19 @@ static Tensor cut_in_order(const Tensor& rows, const DeviceMesh& mesh, int axis)
   return redistributed(rows, Sharding::of(mesh, pattern));
 }
 
+static bool has_adapter_dropout(Module& model) {
+  return std::ranges::any_of(model.named_modules(), [](const auto& named) {
+    const auto* adapter = dynamic_cast<const AdapterInput*>(named.second);
+    return adapter && adapter->options().dropout > 0;
+  });
+}
+
 /// Not with dropout, which draws by place, nor where the rotation follows the length of a row.
-static bool takes_any_order(const TransformerConfig& c) {
+static bool takes_any_order(TransformerModel& model) {
+  const TransformerConfig& c = model.config();
   const RopeScalingKind kind = c.rope_scaling.kind;
-  const bool drops = c.embedding_dropout + c.residual_dropout + c.attention_dropout > 0;
+  const bool drops = c.embedding_dropout + c.residual_dropout + c.attention_dropout > 0 ||
+                     has_adapter_dropout(model);
   return c.causal && !drops && kind != RopeScalingKind::dynamic &&
          kind != RopeScalingKind::longrope;
 }
@@ -77,7 +88,7 @@ static bool takes_any_order(const TransformerConfig& c) {
 Tensor ParallelTransformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& segments) {
   const int axis = sequence_axis(mesh_);
   if (axis < 0) return model_.loss(ids, targets, {.segments = segments});
-  if (!takes_any_order(model_.config())) {
+  if (!takes_any_order(model_)) {
     return model_.loss(cut_in_order(ids, mesh_, axis), cut_in_order(targets, mesh_, axis),
                        {.segments = cut_in_order(segments, mesh_, axis)});
   }

@@ -5,7 +5,10 @@
 
 #include "ops/dims.h"
 #include "ops/promotion.h"
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/linalg/linalg.h"
+#include "weft/context.h"
+#include "weft/extend/hash.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -16,6 +19,32 @@ namespace weft {
 // functions with application in optimum experimental design", 2010 (QR, eigenvectors); J. Townsend,
 // "Differentiating the singular value decomposition", 2016. All are written in tensor ops, whose
 // gradients are second derivatives.
+
+/// Gives replicated results the values of the mesh's first rank where ranks have others: pivots,
+/// signs and the vectors of equal eigenvalues depend on the processor and on the number of threads.
+/// Ranks compare one hash.
+static Tensors agreed(Tensors results) {
+  const Tensor& first = results[0];
+  if (!first.is_sharded() || !first.sharding().is_replicated()) return results;
+  const DeviceMesh& mesh = first.sharding().mesh();
+  if (mesh.size() == 1 || first.device().kind == DeviceKind::meta) return results;
+  const NoGrad no_grad;
+  uint64_t hash = 0;
+  for (const Tensor& result : results) {
+    const std::vector<double> values = result.local().to_vector<double>();
+    hash = xxh3_of(std::as_bytes(std::span(values)), hash);
+  }
+  const auto own = static_cast<int64_t>(hash >> 2);
+  const std::vector<Placement> kinds(static_cast<size_t>(mesh.ndim()), Partial(ReduceOp::max));
+  const Tensor bounds =
+      from_local(from_values(std::vector<int64_t>{own, -own}, {2}), mesh, Placements(kinds));
+  const std::vector<int64_t> all = bounds.full_tensor().to_vector<int64_t>();
+  if (all[0] == -all[1]) return results;
+  for (const Tensor& result : results) {
+    copy(result.block(), scatter(result.local(), mesh, {}).local().block());
+  }
+  return results;
+}
 
 static const Takes kReal{.dtypes = {f32, DType::f64}};
 
@@ -83,7 +112,7 @@ static const Op cholesky_op = register_op({
 });
 
 CholeskyFactor cholesky_factor(const Tensor& a, bool upper) {
-  const Tensors results = cholesky_op.call({a}, flags(upper));
+  const Tensors results = agreed(cholesky_op.call({a}, flags(upper)));
   return {results[0], results[1]};
 }
 
@@ -163,7 +192,7 @@ static const Op lu_factor_op = register_op({
 });
 
 LuFactor lu_factor_of(const Tensor& a) {
-  const Tensors results = lu_factor_op.call({a});
+  const Tensors results = agreed(lu_factor_op.call({a}));
   return {results[0], results[1], results[2], results[3]};
 }
 
@@ -226,7 +255,7 @@ static const Op qr_op = register_op({
 });
 
 QrFactor qr_factor(const Tensor& a, bool complete) {
-  const Tensors results = qr_op.call({a}, flags(complete));
+  const Tensors results = agreed(qr_op.call({a}, flags(complete)));
   return {results[0], results[1]};
 }
 
@@ -270,7 +299,7 @@ static Op register_eigen() {
 static const Op eigen_op = register_eigen();
 
 SymmetricEigen symmetric_eigen(const Tensor& a, bool upper) {
-  const Tensors results = eigen_op.call({a}, flags(upper));
+  const Tensors results = agreed(eigen_op.call({a}, flags(upper)));
   return {results[0], results[1], results[2]};
 }
 
@@ -291,7 +320,7 @@ static Op register_eigenvalues() {
 static const Op eigenvalues_op = register_eigenvalues();
 
 SymmetricEigen symmetric_eigenvalues(const Tensor& a, bool upper) {
-  const Tensors results = eigenvalues_op.call({a}, flags(upper));
+  const Tensors results = agreed(eigenvalues_op.call({a}, flags(upper)));
   return {results[0], {}, results[1]};
 }
 
@@ -351,7 +380,7 @@ static const Op singular_op = register_op({
 });
 
 SingularValues singular_values(const Tensor& a, bool full) {
-  const Tensors results = singular_op.call({a}, flags(full));
+  const Tensors results = agreed(singular_op.call({a}, flags(full)));
   return {results[0], results[1], results[2], results[3]};
 }
 
@@ -375,7 +404,7 @@ static const Op singular_values_op = register_op({
 });
 
 SingularValues singular_values_alone(const Tensor& a) {
-  const Tensors results = singular_values_op.call({a});
+  const Tensors results = agreed(singular_values_op.call({a}));
   return {{}, results[0], {}, results[1]};
 }
 

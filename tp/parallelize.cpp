@@ -68,6 +68,10 @@ static void keep_heads_whole(StyledModule& at, const DeviceMesh& axis) {
         std::ranges::find_if(own, [&](const auto& entry) { return entry.first == name; });
     if (found == own.end()) continue;
     const int64_t width = found->second->shape()[placement.dim()];
+    if (width < heads) {
+      fail("parallelize: ", in_quotes(at.path), " is quantized and has ", heads, " heads on ",
+           ranks, " ranks, expected ranks that divide the heads");
+    }
     if (width % heads != 0) {
       fail("parallelize: ", in_quotes(at.path), " has ", heads, " heads in a width of ", width,
            ", expected a multiple of the heads");

@@ -83,8 +83,11 @@ Tensor solve_triangle_of_rows(const Tensor& a, const Tensor& b, bool upper, bool
     const int64_t last = std::min(first + kPanel, n);
     const Tensor columns = slice(a, 1, first, last);
     Tensor right = whole_rows(left, first, last);
-    // Rows that are not solved are 0 in x.
-    if (transposed) right = sub(right, matmul(t(columns), x));
+    if (transposed) {
+      // The other triangle is not read: it may have NaN.
+      const Tensor solved = from_last ? rows_within(a, last, n) : rows_within(a, 0, first);
+      right = sub(right, matmul(t(where(solved, columns, zeros_like(columns))), x));
+    }
     const Tensor own =
         solve_triangle(whole_rows(columns, first, last), right, upper, transposed, unit);
     set_rows(x, own, first, last);

@@ -20,6 +20,19 @@ static Tensor scaled_inverse(const Tensor& a, const LuFactor& factors, const Ten
   return solve_by_lu(a, factors.lu, factors.pivots, scaled, true);
 }
 
+/// The gradient of det for singular matrices, det(u) det(v) u diag(c) vh with the products c of the
+/// other singular values; for the others, whose parts `is_singular` leaves out, any number.
+static Tensor cofactors(const Tensor& a, const Tensor& is_singular) {
+  const int64_t n = a.size(-1);
+  const Tensor one = identity(a, n),
+               apart = diag_embed(cast(numbers_next_to(a, 1, n + 1), a.dtype()));
+  const Svd parts = svd(where(unsqueeze(unsqueeze(is_singular, -1), -1), a, apart), false);
+  const Tensor others = prod(where(not_equal(one, 0), one, unsqueeze(parts.s, -2)), {-1});
+  const Tensor orientation = det(matmul(parts.u, parts.vh).detach());
+  const Tensor scale = mul(others, unsqueeze(sign(orientation), -1));
+  return matmul(mul(parts.u, unsqueeze(scale, -2)), parts.vh);
+}
+
 Tensor det(const Tensor& given) {
   const Tensor a = square("det", given);
   const LuFactor factors = constant_factors(a);
@@ -27,16 +40,18 @@ Tensor det(const Tensor& given) {
   const Tensor value = mul(parity, prod(pivots, {-1}));
   if (!needs_gradient(a) || a.numel() == 0) return value;
   return record("det", {a}, {value}, [=](const Tensors& gradients) -> Tensors {
-    // A zero on the diagonal becomes so small a number that the gradient, det a^-T, is right.
+    const Tensor input = as_input(0, a), is_singular = any(equal(pivots, 0), {-1});
+    const auto regular = [&](const LuFactor& by) {
+      return scaled_inverse(input, by, mul(gradients[0], as_output(0, value)));
+    };
+    const Tensor is_any = any(is_singular);
+    if ((is_any.is_sharded() ? is_any.full_tensor() : is_any).item() == 0)
+      return {regular(factors)};
+    const Tensor which = unsqueeze(unsqueeze(is_singular, -1), -1);
     LuFactor near = factors;
-    const double eps = a.dtype() == DType::f64 ? 0x1p-52 : 0x1p-23;
-    const Tensor is_zero = equal(pivots, 0);
-    const Tensor least = mul(max(abs(pivots), {-1}, true), eps);
-    const Tensor moved = where(is_zero, add(least, equal(least, 0)), pivots);
-    near.lu = add(near.lu, diag_embed(sub(moved, pivots)));
-    const Tensor is_singular_one = any(is_zero, {-1});
-    const Tensor used = where(is_singular_one, mul(parity, prod(moved, {-1})), as_output(0, value));
-    return {scaled_inverse(as_input(0, a), near, mul(gradients[0], used))};
+    near.lu = where(which, identity(a, a.size(-1)), factors.lu);
+    const Tensor by = unsqueeze(unsqueeze(gradients[0], -1), -1);
+    return {where(which, mul(cofactors(input, is_singular), by), regular(near))};
   })[0];
 }
 

@@ -299,16 +299,23 @@ static Tensor pinv_gradient(const Tensor& a, const Tensor& p, const Tensor& g) {
   return sub(outside, matmul(pt, matmul(g, pt)));
 }
 
+/// The parts of the pseudo-inverse, v diag(s) u^T, without gradients.
+static Svd inverted(const Tensor& a, const RankTolerance& tolerance) {
+  const NoGrad no_grad;
+  Svd parts = svd(a.detach(), false);
+  const Tensor is_small = less_equal(parts.s, least_counted(a, parts.s, tolerance));
+  parts.s = masked_fill(reciprocal(parts.s), is_small, 0);
+  return parts;
+}
+
 Tensor pinv(const Tensor& given, const RankTolerance& tolerance) {
   const Tensor a = matrices("pinv", given);
   if (a.numel() == 0) return zeros_like(t(a));
   Tensor value;
   {
     const NoGrad no_grad;
-    const Svd parts = svd(a.detach(), false);
-    const Tensor is_small = less_equal(parts.s, least_counted(a, parts.s, tolerance));
-    const Tensor inverse = masked_fill(reciprocal(parts.s), is_small, 0);
-    value = matmul(mul(t(parts.vh), unsqueeze(inverse, -2)), t(parts.u));
+    const Svd parts = inverted(a, tolerance);
+    value = matmul(mul(t(parts.vh), unsqueeze(parts.s, -2)), t(parts.u));
   }
   if (!needs_gradient(a)) return value;
   return record("pinv", {a}, {value}, [=](const Tensors& gradients) -> Tensors {
@@ -322,7 +329,19 @@ Tensor lstsq(const Tensor& a, const Tensor& b, const RankTolerance& tolerance) {
   const auto [of, by] =
       promoted(matrices("lstsq", a), matrices("lstsq", is_vector ? unsqueeze(b, -1) : b));
   check_right_side("lstsq", a, by, a.size(-2));
-  const Tensor x = matmul(pinv(of, tolerance), by);
+  Tensor x;
+  if (of.numel() == 0) {
+    x = matmul(pinv(of, tolerance), by);
+  } else {
+    const NoGrad no_grad;
+    // In this order: products with the pseudo-inverse lose digits where a is nearly singular.
+    const Svd parts = inverted(of, tolerance);
+    x = matmul(t(parts.vh), mul(unsqueeze(parts.s, -1), matmul(t(parts.u), by)));
+  }
+  if (of.numel() != 0 && (needs_gradient(of) || needs_gradient(by))) {
+    const Tensor differentiable = matmul(pinv(of, tolerance), by);
+    x = add(differentiable, sub(x, differentiable.detach()).detach());
+  }
   return is_vector ? squeeze(x, -1) : x;
 }
 

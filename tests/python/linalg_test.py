@@ -2,6 +2,10 @@
 """weft.linalg and PyTorch's functions of matrices compared with NumPy, in float64 and float32, on
 one device and over meshes; decompositions by what they reconstruct."""
 
+import re
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import weft
@@ -225,3 +229,85 @@ def test_the_gradient_of_a_singular_determinant():
     x = weft.tensor([[1.0, 2.0], [2.0, 4.0]], dtype=weft.float64).requires_grad_()
     L.det(x).backward()
     assert np.abs(x.grad.numpy() - [[4, -2], [-2, 1]]).max() < 1e-12
+
+
+def test_solutions_are_those_of_stable_methods():
+    a = np.vander(np.linspace(0, 1, 200), 20)
+    b = a @ np.ones(20)
+    x = L.lstsq(weft.from_numpy(a), weft.from_numpy(b)).solution.numpy()
+    assert np.linalg.norm(a @ x - b) < 1e-12
+
+
+def test_pivots_are_checked():
+    lu, _ = L.lu_factor(weft.from_numpy(np.eye(3)))
+    for wrong in (0, 4, 100_000_000):
+        pivots = weft.from_numpy(np.array([1, wrong, 3], dtype=np.int32))
+        with pytest.raises(ValueError, match=f"lu_solve: pivot 1 is {wrong}, expected 1 to 3"):
+            L.lu_solve(lu, pivots, weft.from_numpy(np.ones((3, 2))))
+
+
+def test_gradients_of_det_at_singular_matrices():
+    for a in (np.zeros((3, 3)), np.diag([1e-8, 0, 1e8]), np.ones((3, 3)), np.diag([2.0, 3, 0])):
+        x = weft.from_numpy(a).requires_grad_()
+        L.det(x).backward()
+        minors = [[N.det(np.delete(np.delete(a, i, 0), j, 1)) for j in range(3)] for i in range(3)]
+        signs = np.array([[1, -1, 1], [-1, 1, -1], [1, -1, 1]])
+        assert np.abs(x.grad.numpy() - signs * minors).max() < 1e-12
+    both = np.stack([[[1.0, 2], [2, 4]], [[1.0, 2], [3, 5]]])
+    x = weft.from_numpy(both).requires_grad_()
+    (g,) = weft.autograd.grad(weft.sum(L.det(x)), [x], create_graph=True)
+    (second,) = weft.autograd.grad(weft.sum(g * weft.from_numpy(np.array([[1.0, 2], [3, 4]]))), [x])
+    assert np.abs(second.numpy() - [[[4, -3], [-2, 1]]] * 2).max() < 1e-12
+
+
+def test_the_other_triangle_is_not_read():
+    n = 600
+    a = np.tril(np.ones((n, n))) / n + np.eye(n)
+    a[np.triu_indices(n, 1)] = np.nan
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2})
+        rows = weft.distribute(weft.from_numpy(a.copy()), mesh, [weft.Shard(0)])
+        b = weft.distribute(weft.from_numpy(np.ones((n, 2))), mesh, [weft.Shard(0)])
+        x = L.cholesky_solve(b, rows).full_tensor().numpy()
+        assert np.abs(np.tril(a) @ (np.tril(a).T @ x) - 1).max() < 1e-11
+
+    weft.run_ranks(2, body)
+
+
+def test_factors_of_a_cut_batch_are_checked():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2})
+        x = weft.distribute(weft.from_numpy(SQUARE.copy()), mesh, [weft.Shard(0)])
+        assert L.lu_factor_ex(x, check_errors=True).LU.shape == (3, 5, 5)
+
+    weft.run_ranks(2, body)
+
+
+def test_replicas_get_the_factors_of_one_rank():
+    """Pivots, signs and vectors of equal eigenvalues depend on processor and threads."""
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 3})
+        noise = 1e-9 * world.rank * SYMMETRIC[0]
+        x = weft.from_local(weft.from_numpy(np.eye(5) + noise), mesh, [weft.Replicate()])
+        made = [*L.eigh(x), *L.svd(x), *L.qr(x), *L.lu_factor(x), L.cholesky(x)]
+        return [t.local().numpy().tobytes() for t in made]
+
+    first, *others = weft.run_ranks(3, body)
+    assert all(other == first for other in others)
+
+
+def test_little_address_space_is_one_sentence():
+    script = """if True:
+    import resource, weft
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + (100 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    x = weft.eye(64, dtype=weft.float64)
+    assert (x @ x == x).all()
+    weft.linalg.cholesky(x)
+    """
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert re.search("RuntimeError: linalg: address space that ulimit -v leaves is", done.stderr)

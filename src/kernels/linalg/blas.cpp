@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <fstream>
 #include <mutex>
 #include <shared_mutex>
 #include <utility>
@@ -8,6 +12,7 @@
 #include "src/kernels/linalg/lapack.h"
 #include "src/kernels/matmul/product.h"
 #include "src/kernels/matmul/tasks.h"
+#include "weft/error.h"
 
 namespace weft {
 
@@ -21,7 +26,26 @@ static void set_blas_threads(int threads) {
   blas_threads = threads;
 }
 
+/// What is missing where OpenBLAS would wait forever: it takes 128 MiB of address space for each
+/// core.
+static std::string missing_address_space() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  const auto cores = static_cast<uint64_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)));
+  const uint64_t needed = (128 * cores + 64) * kMiB;
+  uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const uint64_t used = pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t left = used < limit.rlim_cur ? limit.rlim_cur - used : 0;
+  if (left >= needed) return "";
+  return concat("linalg: address space that ulimit -v leaves is ", left / kMiB, " MiB, expected ",
+                needed / kMiB, " MiB for OpenBLAS on ", cores, " cores");
+}
+
 BlasThreads::BlasThreads(int threads) : alone_(threads > 1) {
+  static const std::string missing = missing_address_space();
+  if (!missing.empty()) throw_runtime_error(missing);
 #ifndef WEFT_WITH_OPENMP
   // OpenBLAS may have OpenMP, whose number of threads belongs to each calling thread.
   WEFT_STATIC_TLS static thread_local bool is_set = false;
@@ -90,7 +114,7 @@ void add_bias(const Product& p) {
 
 bool multiply_by_blas(const Product& given) {
 #ifdef WEFT_OPENBLAS_FILE
-  static const bool is_there = kOpenBlas.can_be_loaded();
+  static const bool is_there = missing_address_space().empty() && kOpenBlas.can_be_loaded();
   if (!is_there) return false;
 #endif
   Product p = given;

@@ -152,6 +152,10 @@ void lu_solve(const MemoryBlock& x, const MemoryBlock& lu, const MemoryBlock& pi
     T* out = x.as<T>() + i * n * k;
     const T* factors = part_at<T>(lu, 2, x, 2, i);
     const int* pivot = part_at<int>(pivots, 1, x, 2, i);
+    const auto outside = std::find_if(pivot, pivot + n, [&](int p) { return p < 1 || p > n; });
+    if (outside != pivot + n) {
+      fail("lu_solve: pivot ", outside - pivot, " is ", *outside, ", expected 1 to ", n);
+    }
     std::copy_n(part_at<T>(b, 2, x, 2, i), n * k, out);
     if (n * k == 0) return;
     const Triangle lower{false, transposed, true}, upper{true, transposed, false};
