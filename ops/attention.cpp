@@ -277,10 +277,7 @@ static const Op attention_backward_op = register_op(attention_backward_spec(
       .attributes = attention_attributes(kCausal, 0, {0.5, 0, 0})},
      {.shapes = {{3, 5, 2, 3}, {3, 5, 1, 3}, {3, 5, 1, 3}, {3, 5, 2, 3}, {3, 2, 5}, {3, 5, 2, 3}},
       .attributes = attention_attributes(0, 0, {0.5, 0, 0})}}));
-
-/// Missed layouts: it is linear in v, but a Partial v is reduced first, so that no rank computes
-/// the scores of others. Query heads within each group of a key head are not cut: the op's rule
-/// cuts groups.
+// Missed layouts: a Partial v is reduced first, so that no rank computes the scores of others.
 static const Op attention_op = register_op(attention_forward_spec(
     "attention", {}, attention_backward_op,
     {{.shapes = {{2, 5, 6, 4}, {2, 7, 3, 4}, {2, 7, 3, 4}},

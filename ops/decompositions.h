@@ -15,6 +15,11 @@ namespace weft {
 /// The matrices transposed.
 inline Tensor t(const Tensor& a) { return matrix_transpose(a); }
 
+/// Gives replicated results the values of the mesh's first rank where ranks have others: pivots,
+/// signs and the vectors of equal eigenvalues depend on the processor and on the number of threads.
+/// Ranks compare one hash.
+Tensors agreed(Tensors results);
+
 struct CholeskyFactor {
   Tensor l, info;
 };

@@ -72,7 +72,11 @@ def model():
 
 @pytest.mark.parametrize(
     "ranks,shape,cut",
-    [(3, (6, 6), Shard(1, outer=3)), (4, (6, 4), Shard(1, outer=2)), (2, (8, 8), Shard(0, outer=2))],
+    [
+        (3, (6, 6), Shard(1, outer=3)),
+        (4, (6, 4), Shard(1, outer=2)),
+        (2, (8, 8), Shard(0, outer=2)),
+    ],
 )
 def test_grouped_heads_of_tokens_with_an_inner_cut(ranks, shape, cut):
     ids = draws.integers(0, 12, shape)
@@ -82,7 +86,8 @@ def test_grouped_heads_of_tokens_with_an_inner_cut(ranks, shape, cut):
         sharded = model()
         weft.fully_shard(sharded, mesh, "ddp")
         tokens = placed(ids, mesh, cut)
-        assert sharded.loss(tokens, tokens).full_tensor().item() == pytest.approx(expected, rel=1e-5)
+        loss = sharded.loss(tokens, tokens).full_tensor().item()
+        assert loss == pytest.approx(expected, rel=1e-5)
 
     on_ranks(ranks, check)
 
@@ -132,8 +137,9 @@ def test_refusals():
             nn.MoEConfig(dim=6, width=5, experts=4, router=nn.RouterOptions(top_k=2))
         )
         block.materialize()
-        names = [n.split(".", 1)[1] for n, _ in block.named_parameters() if n.startswith("experts.")]
-        stacks = weft.Layouts(parameters={n: Shard(0, outer=2) for n in names})
+        names = [n for n, _ in block.named_parameters() if n.startswith("experts.")]
+        cuts = {name.split(".", 1)[1]: Shard(0, outer=2) for name in names}
+        stacks = weft.Layouts(parameters=cuts)
         weft.parallelize(block, mesh["a"], {"experts": stacks})
         tokens = placed(np.ones((4, 6), "f4"), mesh, Replicate())
         raises("experts: the weights [4, ", lambda: block(tokens))
