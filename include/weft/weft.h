@@ -29,6 +29,7 @@
 #include "weft/graph.h"
 #include "weft/grouped_optimizer.h"
 #include "weft/hugging_face.h"
+#include "weft/image_layers.h"
 #include "weft/init.h"
 #include "weft/krylov.h"
 #include "weft/latent_attention.h"

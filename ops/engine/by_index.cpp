@@ -197,7 +197,14 @@ std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const
   std::vector<Box> boxes;
   const int ranks = operand.grid ? operand.grid->ranks().size() : 1;
   for (int rank = 0; rank < ranks; ++rank) {
-    boxes.push_back(overlap(whole, needs(result.box_of(rank))));
+    Box box = needs(result.box_of(rank));
+    const Box own = operand.box_of(rank);
+    for (int d = 0; d < box.shape.ndim(); ++d) {
+      if (box.shape[d] != kOwnPart) continue;
+      box.offset[d] = own.offset[d];
+      box.shape[d] = own.shape[d];
+    }
+    boxes.push_back(overlap(whole, box));
   }
   return boxes;
 }

@@ -20,6 +20,21 @@ int fetched_dim(const Binding& binding, size_t operand) {
   return found == array.end() ? -1 : static_cast<int>(found - array.begin());
 }
 
+bool follows_operand(const Binding& binding, size_t operand) {
+  if (binding.results.empty()) return true;
+  if (operand == 0 || is_fetched(binding, 0)) return false;
+  const auto is_created = [&](const auto& dim) {
+    return dim.size() == 1 && binding.factor(dim[0]).created && !binding.factor(dim[0]).whole;
+  };
+  const auto is_summed = [&](const auto& dim) {
+    return dim.size() == 1 && std::ranges::none_of(binding.results, [&](const auto& result) {
+             return Binding::has(result, dim.front());
+           });
+  };
+  return std::ranges::none_of(binding.results[0], is_created) &&
+         std::ranges::any_of(binding.operands[0], is_summed);
+}
+
 /// Predicted time of fetching, for the bytes of the rank that needs most from others.
 static double predicted_fetch_seconds(const Layout& operand, const Layout& result,
                                       const Needs& needs) {
@@ -257,8 +272,11 @@ class Chooser {
   }
 
   double fetch_seconds(const Choice& choice, size_t operand, const Layout& used) const {
-    Ref<Layout> result = query_.operands[0];
-    if (!choice.results.empty()) {
+    Ref<Layout> result;
+    if (follows_operand(query_.binding, operand)) {
+      const Ref<Layout>& given = query_.operands[0];
+      result = layout_of(choice.operands[0], given->shape, given->dtype);
+    } else {
       result =
           layout_of(choice.results[0], query_.binding.result_shapes[0], query_.result_dtypes[0]);
     }

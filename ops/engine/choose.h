@@ -14,6 +14,13 @@ namespace weft {
 /// Returns the slice of an operand that a slice of the result needs.
 using Needs = std::function<Box(const Box& result)>;
 
+/// In the shape of such a slice: the rank's own part of a dim, which is not fetched.
+inline constexpr int64_t kOwnPart = -1;
+
+/// True when operand `operand` is fetched for slices of operand 0, in place of result 0: where that
+/// has a factor that no result has, as in the gradient of a filter.
+bool follows_operand(const Binding& binding, size_t operand);
+
 /// Returns each rank's slice of the operand, clipped to the operand's shape.
 std::vector<Box> needed_boxes(const Layout& operand, const Layout& result, const Needs& needs);
 

@@ -171,8 +171,9 @@ class Router {
 
   void add_fetch(size_t i, OperandRoute& operand) {
     operand.fetched = true;
-    operand.fetched_boxes =
-        needed_boxes(*operand.used, route_->written(), needs_of(static_cast<int>(i)));
+    operand.fetched_boxes = needed_boxes(
+        *operand.used, follows_operand(binding_, i) ? *route_->operands[0].used : route_->written(),
+        needs_of(static_cast<int>(i)));
     operand.fetch_is_local = most_missing(*operand.used, operand.fetched_boxes) == 0;
     const int rank = operand.used->grid ? operand.used->grid->rank() : 0;
     operand.box = operand.fetched_boxes[static_cast<size_t>(rank)];

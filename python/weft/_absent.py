@@ -8,15 +8,17 @@ import functools
 
 # Patterns of names (without the namespace, or with it), by what comes nearest.
 NEAREST = {
-    "Conv* Lazy* conv* *_conv* Fold fold Unfold": (
-        "nn.Linear over patches, which Tensor.unfold makes"
+    "LazyConv* conv_tbc *convolution*": "nn.Conv1d to nn.ConvTranspose3d",
+    "LPPool* lp_pool* FractionalMax* fractional_max* MaxUnpool* max_unpool*": (
+        "nn.MaxPool1d to nn.AdaptiveAvgPool3d"
     ),
-    "*Pool* *pool1d* *pool2d* *pool3d* Upsampl* interpolate upsample* *Pixel* pixel_* *Shuffle "
-    "*_shuffle *grid_sample* affine_grid*": (
-        "reshape, then mean or amax over dims"
+    "Upsampl* interpolate upsample* *Pixel* pixel_* *Shuffle *_shuffle *grid_sample* "
+    "affine_grid*": "nn.functional.conv_transpose2d, reshape",
+    "SyncBatchNorm LazyBatchNorm* LazyInstanceNorm* *batch_norm*": (
+        "nn.BatchNorm1d to nn.BatchNorm3d, whose statistics are those of the whole sharded batch"
     ),
-    "BatchNorm* SyncBatchNorm InstanceNorm* GroupNorm *Response* *LRN2d batch_norm* instance_norm "
-    "group_norm native_*norm": "nn.LayerNorm, nn.RMSNorm",
+    "*Response* *LRN2d native_*norm": "nn.GroupNorm, nn.LayerNorm, nn.RMSNorm",
+    "Lazy*": "the same layer with its sizes",
     "RNN* LSTM* GRU* rnn_* lstm* gru*": "nn.TransformerModel",
     "Transformer* multi_head_attention_forward": "nn.MultiheadAttention, nn.TransformerModel",
     "NLLLoss2d *CrossEntropyLoss *_cross_entropy* ctc_loss CTCLoss": (

@@ -3,6 +3,7 @@
 
 from weft import _weft
 from weft._arguments import accept_words as _accept_words
+from weft._images import FUNCTIONS as _FUNCTIONS
 from weft._weft import gelu as gelu, linear as linear, log_softmax as log_softmax
 from weft._weft import mse_loss as mse_loss, one_hot as one_hot, relu as relu, sigmoid as sigmoid
 from weft._weft import silu as silu, softmax as softmax, tanh as tanh
@@ -75,4 +76,5 @@ def embedding_bag(
     return _weft._embedding_bag(weight, input, offsets, mode, per_sample_weights)
 
 
+globals().update(_FUNCTIONS)
 _accept_words(globals())

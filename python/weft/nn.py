@@ -3,6 +3,7 @@
 
 from weft import _arguments, _array_api, _members, _nn_utils, _weft
 from weft import functional as functional, init as init
+from weft._images import LAYERS as _LAYERS
 from weft._layers import *
 from weft._weft import Dropout as Dropout, Embedding as Embedding, Experts as Experts
 from weft._weft import Float8Linear as Float8Linear, LatentAttention as LatentAttention
@@ -18,6 +19,7 @@ from weft._weft import transformer_config as transformer_config
 from weft._weft import transformer_families as transformer_families
 
 utils = _nn_utils
+globals().update(_LAYERS)
 
 
 class Parameters(list):

@@ -56,6 +56,16 @@ RENAMED = {
     "poisson_nll_loss": "_torch_poisson_nll_loss",
     "soft_margin_loss": "_torch_soft_margin_loss",
     "triplet_margin_loss": "_torch_triplet_margin_loss",
+    "convolution": "_convolution",
+    "convolution_same": "_convolution",
+    "transposed_convolution": "_transposed_convolution",
+    "avg_pool": "_avg_pool",
+    "adaptive_avg_pool": "_adaptive_avg_pool",
+    "image_to_columns": "_image_to_columns",
+    "columns_to_image": "_columns_to_image",
+    "batch_norm": "_batch_norm",
+    "instance_norm": "_batch_norm",
+    "group_norm": "_group_norm",
     # Transformers call it; Python has no function of its own yet.
     "ordered_attention": "TransformerModel",
 }

@@ -226,8 +226,8 @@ def test_pytorchs_tensors_are_told_from_wefts():
 MISSING = {
     "weft": "complex64 fft array nothing_alike_at_all polar",
     "weft.linalg": "eig ldl_factor householder_product",
-    "weft.nn": "Conv2d BatchNorm1d LSTM cross_entropy LayerNrm",
-    "weft.nn.functional": "conv1d ctc_loss max_pool2d pad",
+    "weft.nn": "LPPool2d SyncBatchNorm LSTM cross_entropy LayerNrm",
+    "weft.nn.functional": "interpolate ctc_loss lp_pool1d pad",
     "weft.torch": "compile Conv2d cos_ lobpcg autocast cuda",
     "weft.optim": "RMSprop LBFGS",
     "weft.optim.lr_scheduler": "SWALR",

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/matmul/product.h"
+#include "src/kernels/matmul/onednn.h"
 
 #include <sys/mman.h>
 
 #include <bit>
 #include <cstring>
-#include <dnnl.hpp>
 #include <memory>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "src/kernels/matmul/product.h"
 #include "src/kernels/matmul/tasks.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
@@ -44,7 +44,7 @@ void check_onednn_runtime(unsigned cpu_runtime) {
             "folder from LD_LIBRARY_PATH");
 }
 
-static dnnl::engine& onednn_engine() {
+dnnl::engine& onednn_engine() {
   static auto* engine = [] {
     check_onednn_runtime(dnnl_version()->cpu_runtime);
     return new dnnl::engine(dnnl::engine::kind::cpu, 0);  // outlives every thread
@@ -55,19 +55,7 @@ static dnnl::engine& onednn_engine() {
 static dnnl::memory::desc matrix_desc(int64_t rows, int64_t columns, DType dtype, int64_t leading,
                                       bool transposed = false) {
   const auto strides = transposed ? dnnl::memory::dims{1, leading} : dnnl::memory::dims{leading, 1};
-  using Type = dnnl::memory::data_type;
-  return {{rows, columns}, dtype == DType::bf16 ? Type::bf16 : Type::f32, strides};
-}
-
-/// oneDNN 3 has no separate descriptors of operations.
-template <class... Descs>
-static dnnl::matmul::primitive_desc described_matmul(const dnnl::primitive_attr& attributes,
-                                                     const Descs&... descs) {
-#if DNNL_VERSION_MAJOR >= 3
-  return {onednn_engine(), descs..., attributes};
-#else
-  return {dnnl::matmul::desc(descs...), attributes, onednn_engine()};
-#endif
+  return {{rows, columns}, onednn_type(dtype), strides};
 }
 
 /// A primitive with its memory objects, whose addresses are set at each call. Uses the C interface,
@@ -106,8 +94,9 @@ MatmulPrimitive::MatmulPrimitive(const PrimitiveKey& key) : key_(key) {
     sum.append_sum(beta);
     attributes.set_post_ops(sum);
   }
-  const dnnl::matmul::primitive_desc chosen = key.bias ? described_matmul(attributes, a, b, bias, c)
-                                                       : described_matmul(attributes, a, b, c);
+  const dnnl::matmul::primitive_desc chosen =
+      key.bias ? described<dnnl::matmul>(attributes, a, b, bias, c)
+               : described<dnnl::matmul>(attributes, a, b, c);
   primitive_ = dnnl::matmul(chosen);
   scratch_bytes_ = chosen.scratchpad_desc().get_size();
   add_argument(DNNL_ARG_SRC, a);
@@ -134,7 +123,7 @@ void MatmulPrimitive::run(void* a, void* b, void* c, void* bias, dnnl::stream& s
 
 /// Throws when a new primitive could lack memory: oneDNN does not check whether it got memory for
 /// the code of its kernels, at most 14 times 256 KiB in our tests.
-static void check_memory_for_primitive() {
+void check_memory_for_primitive() {
   constexpr size_t kBytes = size_t{16} << 20;
   void* const probe = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -164,6 +153,8 @@ static PrimitiveTable& thread_primitives() {
   WEFT_STATIC_TLS static thread_local const auto table = std::make_unique<PrimitiveTable>();
   return *table;
 }
+
+dnnl::stream& onednn_stream() { return thread_primitives().stream; }
 
 // Without bf16 instructions oneDNN computes bf16 at 30 GFLOP/s and f32 at 150.
 bool has_bf16_instructions() {

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/kernels/convolution/convolution.h"
+
+namespace weft {
+
+/// What a convolution computes from the other two of image, filter and result.
+enum class Convolved : uint8_t { result, image, filter };
+
+/// Computes it by oneDNN, if that has a kernel for it; otherwise returns false.
+bool convolve_by_onednn(Convolved what, const Taps& taps, const MemoryBlock& image,
+                        const MemoryBlock& filter, const MemoryBlock& result);
+
+}  // namespace weft
