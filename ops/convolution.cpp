@@ -13,6 +13,7 @@ namespace weft {
 // each of which computes one from the other two. They are the gradients of each other.
 //   structure: groups; then for each dim stride, padding, dilation, and the size of what is
 //   computed
+//   values: whether taps of 0 may be left out
 
 static int filter_dims(const Attributes& attributes) {
   return (attributes.structure.ndim() - 1) / 4;
@@ -136,8 +137,9 @@ static const Op convolution_op = register_op({
     .forward =
         [](const Call& c) {
           const int64_t groups = local_groups(c.in(0), c.in(1));
-          convolve(taps_between(c.attributes(), c.in_box(0), c.out_box(), groups), c.in(0), c.in(1),
-                   c.out());
+          Taps taps = taps_between(c.attributes(), c.in_box(0), c.out_box(), groups);
+          taps.skips_zeros = c.value(0) != 0;
+          convolve(taps, c.in(0), c.in(1), c.out());
         },
     .backward =
         [](const Grad& g) {
@@ -332,6 +334,30 @@ Tensor convolution_same(const Tensor& given, const Tensor& weight, const Tensor&
   }
   const Tensor y = convolution_op({x, weight}, how.attributes(sizes));
   return like_batch_of(given, how.ndim, with_bias(y, bias, how.ndim));
+}
+
+Tensor stencil(const Tensor& x, const Tensor& weights) {
+  check_tensor("stencil", x);
+  check_tensor("stencil", weights);
+  const int ndim = x.ndim();
+  if (ndim < 1 || ndim > kImageDims || weights.ndim() != ndim) {
+    fail("stencil: weights are ", weights.shape(), " for x ", x.shape(),
+         ", expected as many dims, 1 to 3");
+  }
+  if (weights.dtype() != x.dtype()) {
+    fail("stencil: weights are ", weights.dtype(), ", expected ", x.dtype(), ", as x");
+  }
+  Attributes attributes{.structure = {1}, .values = {1}};
+  for (int d = 0; d < ndim; ++d) {
+    if (weights.size(d) % 2 == 0) {
+      fail("stencil: dim ", d, " of weights is ", weights.size(d), ", expected an odd number");
+    }
+    for (const int64_t n : {int64_t{1}, weights.size(d) / 2, int64_t{1}, x.size(d)}) {
+      attributes.structure.push_back(n);
+    }
+  }
+  const auto image = [](const Tensor& a) { return unsqueeze(unsqueeze(a, 0), 0); };
+  return squeeze(squeeze(convolution_op({image(x), image(weights)}, attributes), 0), 0);
 }
 
 Tensor transposed_convolution(const Tensor& given, const Tensor& weight, const Tensor& bias,

@@ -44,6 +44,14 @@ static void bind_convolutions(py::module_& m) {
       });
 }
 
+static void bind_stencil(py::module_& m) {
+  def(m, "stencil(x, weights)", &stencil,
+      "Sums of x [d...] of 1 to 3 dims with its neighbours, multiplied by weights [odd sizes...] "
+      "around the element; 0 outside of x. x may be sharded along every dim: ranks fetch what lies "
+      "next to their parts in one exchange. Weights of 0 cost nothing, even where they meet "
+      "infinities");
+}
+
 static void bind_pools(py::module_& m) {
   def(m, "_max_pool(x, dims, kernel, stride, padding, dilation, ceil_mode)",
       with_rule("max_pool", ""),
@@ -138,6 +146,7 @@ static void bind_image_layers(py::module_& m) {
 
 void bind_images(py::module_& m) {
   bind_convolutions(m);
+  bind_stencil(m);
   bind_pools(m);
   bind_norms(m);
   bind_image_layers(m);

@@ -341,6 +341,19 @@ def test_columns():
     close([F.fold(weft.from_numpy(g), (6, 5), **how).numpy()], [back])
 
 
+@pytest.mark.parametrize("shape, taps", [((17,), (5,)), ((7, 6), (3, 5)), ((7, 5, 6), (3, 1, 3))])
+def test_stencils(shape, taps):
+    x, w = draws.standard_normal(shape), draws.standard_normal(taps)
+    w.flat[1] = 0
+    whole = Reference(x[None, None], w[None, None], 1, [n // 2 for n in taps])
+    y, g = whole.result()[0, 0], draws.standard_normal(shape)
+    cuts = list(itertools.product([R, *(S(d) for d in range(len(shape)))], repeat=2))
+    layouts = [[cut, [R, R], cuts[(3 * i + 2) % len(cuts)]] for i, cut in enumerate(cuts)]
+    expected = [y, *(part[0, 0] for part in whole.gradients(g[None, None]))]
+    for made in run(SQUARE, weft.stencil, [x, w], layouts, g):
+        close(made, expected)
+
+
 X, W = weft.ones(1, 4, 5, 5), weft.ones(6, 2, 3, 3)
 MISTAKES = {
     "conv2d: padding is 'some', expected numbers, 'same' or 'valid'": lambda: F.conv2d(
@@ -367,6 +380,12 @@ MISTAKES = {
     "reads": lambda: F.conv2d(X, W, dilation=3, groups=2),
     "convolution: stride is 2, expected 1 for the padding 'same'": lambda: F.conv2d(
         X, W, stride=2, padding="same", groups=2),
+    "stencil: weights are [3, 3] for x [5], expected as many dims, 1 to 3": lambda: weft.stencil(
+        weft.ones(5), weft.ones(3, 3)),
+    "stencil: weights are f64, expected f32, as x": lambda: weft.stencil(
+        weft.ones(5), weft.ones(3, dtype=weft.float64)),
+    "stencil: dim 0 of weights is 2, expected an odd number": lambda: weft.stencil(
+        weft.ones(5), weft.ones(2)),
     "transposed_convolution: output_padding is 2, expected less than 2, the stride or the dilation":
         lambda: F.conv_transpose2d(weft.ones(1, 6, 5, 5), W, stride=2, output_padding=2),
     "transposed_convolution: dim 0 of the result must be at least 1, got -1":

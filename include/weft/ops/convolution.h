@@ -27,6 +27,9 @@ WEFT_API Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor&
 /// The same with a padding that makes the result's size that of x. The strides must be 1.
 WEFT_API Tensor convolution_same(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                                  const ConvolutionOptions& options = {});
+/// Sums of x [d...] of 1 to 3 dims with its neighbours, multiplied by weights [odd sizes...] around
+/// the element; 0 outside of x. Weights of 0 cost nothing, even where they meet infinities.
+WEFT_API Tensor stencil(const Tensor& x, const Tensor& weights);
 /// The gradient of `convolution` with respect to x, as an op of its own: x [batch, in, d...] by
 /// weight [in, out / groups, taps...]: [batch, out, d...]. `output_padding` is added to the size of
 /// the result, at its end.

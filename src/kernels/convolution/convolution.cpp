@@ -42,11 +42,7 @@ static int64_t product_of(const Shape& shape, int first) {
   return product;
 }
 
-/// The results whose tap `tap` of dim `d` lies within the image.
-struct Reached {
-  int64_t first, count, begin;
-};
-static Reached reached(const Taps& taps, int d, int64_t tap, int64_t results, int64_t size) {
+Reached reached(const Taps& taps, int d, int64_t tap, int64_t results, int64_t size) {
   const auto at = static_cast<size_t>(d);
   const int64_t stride = taps.stride[at], shift = tap * taps.dilation[at] - taps.before[at];
   const int64_t first = std::clamp<int64_t>(ceil_quotient(-shift, stride), 0, results);
@@ -159,6 +155,8 @@ void convolve(const Taps& taps, const MemoryBlock& image, const MemoryBlock& fil
               const MemoryBlock& result) {
   if (result.numel() == 0) return;
   if (filter.numel() == 0) return fill(result, 0);
+  const bool by_lines = taps.skips_zeros || image.dtype == DType::f64;
+  if (by_lines && convolve_planes(taps, image, filter, result)) return;
 #ifdef WEFT_WITH_ONEDNN
   if (convolve_by_onednn(Convolved::result, taps, image, filter, result)) return;
 #endif

@@ -15,7 +15,16 @@ struct Taps {
   int ndim = 0;
   int64_t groups = 1;
   std::array<int64_t, 3> stride{1, 1, 1}, dilation{1, 1, 1}, before{};
+  /// Taps whose weight is 0 may be left out, even where they read infinities.
+  bool skips_zeros = false;
 };
+
+/// The results along dim `d` whose tap `tap` lies within an image of `size` elements: `count` from
+/// `first` on, which read from `begin` on, a stride apart.
+struct Reached {
+  int64_t first, count, begin;
+};
+Reached reached(const Taps& taps, int d, int64_t tap, int64_t results, int64_t size);
 
 // Blocks: image [n, groups c, image...], filter [groups o, c, taps...], result [n, groups o,
 // result...]; all but the image of `convolve` and `convolve_to_filter` are dense. They compute by
@@ -31,6 +40,11 @@ void convolve_to_image(const Taps& taps, const MemoryBlock& result, const Memory
 /// filter = the gradient of `convolve` with respect to it.
 void convolve_to_filter(const Taps& taps, const MemoryBlock& result, const MemoryBlock& image,
                         const MemoryBlock& filter);
+
+/// Computes `convolve` on the CPU line by line, where each channel has a filter of its own: f32 and
+/// f64. Otherwise returns false.
+bool convolve_planes(const Taps& taps, const MemoryBlock& image, const MemoryBlock& filter,
+                     const MemoryBlock& result);
 
 /// Returns the quotient of integers, rounded down; `b` is positive.
 constexpr int64_t floor_quotient(int64_t a, int64_t b) { return a / b - (a % b < 0); }
