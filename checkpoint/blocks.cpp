@@ -335,7 +335,9 @@ static int64_t non_finite_in(std::span<const std::byte> bytes, Word exponent) {
 
 static int64_t non_finite_in(std::span<const std::byte> bytes, DType dtype) {
   switch (dtype) {
+    case DType::c128:
     case DType::f64: return non_finite_in<uint64_t>(bytes, 0x7ff0'0000'0000'0000);
+    case DType::c64:
     case DType::f32: return non_finite_in<uint32_t>(bytes, 0x7f80'0000);
     case DType::bf16: return non_finite_in<uint16_t>(bytes, 0x7f80);
     case DType::f16: return non_finite_in<uint16_t>(bytes, 0x7c00);

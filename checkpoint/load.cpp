@@ -278,7 +278,8 @@ static constexpr int64_t kConvertedBytes = int64_t{256} << 20;
 static void check_fits_source(const CheckpointSource& source, const std::string& name,
                               const Tensor& tensor, bool converts) {
   const auto& [dtype, shape] = source.contents.tensors.at(name);
-  const bool is_other = converts && is_floating(dtype) && is_floating(tensor.dtype());
+  const bool is_other = converts && is_floating(dtype) && is_floating(tensor.dtype()) &&
+                        is_complex(dtype) == is_complex(tensor.dtype());
   const DType expected = is_other ? dtype : tensor.dtype();
   if (shape == tensor.shape() && dtype == expected) return;
   fail("load: ", source.path, ": tensor ", in_quotes(name), " is ", shape, ' ', dtype,

@@ -16,8 +16,8 @@ using HeaderEvent = HeaderJson::parse_event_t;
 
 /// Indexed by dtype.
 static constexpr std::array<std::string_view, kDTypes> kSafetensorsNames = {
-    "F32", "BF16", "F16", "F64", "I32", "I64",     "U8",     "BOOL",
-    "I8",  "I16",  "U16", "U32", "U64", "F8_E4M3", "F8_E5M2"};
+    "F32", "BF16", "F16", "F64", "I32",     "I64",     "U8",  "BOOL", "I8",
+    "I16", "U16",  "U32", "U64", "F8_E4M3", "F8_E5M2", "C64", ""};
 
 int64_t bytes_of(const Shape& shape, DType dtype) {
   // A dim of 0 counts as 1 in the bound, so that strides and products of the others fit too.
@@ -29,12 +29,15 @@ int64_t bytes_of(const Shape& shape, DType dtype) {
 }
 
 std::string_view safetensors_name_of(DType dtype) {
-  return kSafetensorsNames[static_cast<size_t>(dtype)];
+  const std::string_view name = kSafetensorsNames[static_cast<size_t>(dtype)];
+  if (!name.empty()) return name;
+  fail("safetensors: dtype of a tensor is ", dtype,
+       ", expected one that the format has; save view_as_real of it");
 }
 
 std::optional<DType> dtype_in_safetensors(std::string_view name) {
   const auto found = std::ranges::find(kSafetensorsNames, name);
-  if (found == kSafetensorsNames.end()) return {};
+  if (found == kSafetensorsNames.end() || name.empty()) return {};
   return static_cast<DType>(found - kSafetensorsNames.begin());
 }
 

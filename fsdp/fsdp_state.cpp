@@ -85,11 +85,13 @@ template <class F> static Tensors transformed(const Tensors& tensors, const F& f
          ranges::to<std::vector>();
 }
 
-/// Casts the floating tensors to `dtype`, if there is one.
+static bool is_real_floating(DType dtype) { return is_floating(dtype) && !is_complex(dtype); }
+
+/// Casts the real floating tensors to `dtype`, if there is one.
 static Tensors cast_all(const Tensors& tensors, const std::optional<DType>& dtype) {
   if (!dtype) return tensors;
-  return transformed(tensors,
-                     [&](const Tensor& x) { return is_floating(x.dtype()) ? x.to(*dtype) : x; });
+  return transformed(
+      tensors, [&](const Tensor& x) { return is_real_floating(x.dtype()) ? x.to(*dtype) : x; });
 }
 
 Tensors FsdpState::hooked(Tensors tensors, Hook hook) {
@@ -257,7 +259,7 @@ static void adopt(const FsdpStates& below, const NamedParameter& named, size_t m
 
 /// Replicates an ignored parameter; the tape reduces its gradient.
 static void replicate(Parameter& parameter, const DeviceMesh& mesh, const MixedPrecision& dtypes) {
-  const bool floats = is_floating(parameter.dtype());
+  const bool floats = is_real_floating(parameter.dtype());
   const DType dtype = floats ? dtypes.buffers.value_or(parameter.dtype()) : parameter.dtype();
   const NoGrad no_grad;
   if (!parameter.is_materialized()) {

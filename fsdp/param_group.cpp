@@ -14,7 +14,8 @@
 namespace weft::fsdp {
 
 static ParamTypes types_of(const MixedPrecision& precision, DType declared) {
-  if (!is_floating(declared)) return {declared, declared, declared, declared, declared};
+  if (!is_floating(declared) || is_complex(declared))
+    return {declared, declared, declared, declared, declared};
   ParamTypes types;
   types.storage = precision.storage.value_or(declared);
   types.compute = precision.compute.value_or(types.storage);
@@ -287,7 +288,8 @@ void ParamGroup::add_param(const Adopted& adopted) {
   param->dim = dim_of(named);
   param->types = types_of(options_.precision, value.dtype());
   if (options_.extension) param->extension = options_.extension(named);
-  if (is_floating(param->types.storage)) param->codes = options_.quantization.gather;
+  const DType stored = param->types.storage;
+  if (is_floating(stored) && !is_complex(stored)) param->codes = options_.quantization.gather;
   param->shape = value.shape();
   const auto known = layouts_.find(named.parameter.get());
   param->other_axes = known == layouts_.end() ? value.sharding() : known->second;

@@ -116,14 +116,16 @@ void Module::allocate_beside(const Tensors& inputs) {
 }
 
 void Module::to(DType dtype) {
-  if (!is_floating(dtype)) fail("to: dtype is ", dtype, ", expected a floating one");
+  if (!is_floating(dtype) || is_complex(dtype)) {
+    fail("to: dtype is ", dtype, ", expected a floating one");
+  }
   for (const auto& [path, module] : named_modules()) {
     if (module->attachments_.empty()) continue;
     fail("to: module ", in_quotes(path), " is fully sharded, expected one before fully_shard; or ",
          "give fully_shard a MixedPrecision");
   }
   const auto changes = [&](const Tensor& x) {
-    return is_floating(x.dtype()) && x.dtype() != dtype;
+    return is_floating(x.dtype()) && !is_complex(x.dtype()) && x.dtype() != dtype;
   };
   const NoGrad no_grad;
   for (const ParameterPtr& parameter : parameters()) {

@@ -2,6 +2,7 @@
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "src/kernels/math/math.h"
+#include "weft/ops/complex.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/special.h"
@@ -10,37 +11,45 @@ namespace weft {
 
 namespace {
 
-struct Add : KeepsWidth, Wraps {
+struct Add : KeepsWidth, Wraps, TakesComplex {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a + b); }
 };
-struct Sub : KeepsWidth, Wraps {
+struct Sub : KeepsWidth, Wraps, TakesComplex {
   template <class T> WEFT_FN T operator()(T a, T b) const { return static_cast<T>(a - b); }
 };
-struct Mul : KeepsWidth, Wraps {
+struct Mul : KeepsWidth, Wraps, TakesComplex {
   template <class T> WEFT_FN T operator()(T a, T b) const {
     // Products of 16 bits are computed as int, which may overflow.
     if constexpr (std::is_integral_v<T>) return static_cast<T>(uint64_t{1} * a * b);
     return a * b;
   }
 };
-struct Div {
+struct Div : TakesComplex {
   template <class T> WEFT_FN T operator()(T a, T b) const { return a / b; }
 };
 struct AddNumber {
-  static constexpr bool kWraps = true;
+  static constexpr bool kWraps = true, kTakesComplex = true;
   double number;
   template <class T> WEFT_FN T operator()(T a) const { return a + number_as<T>(number); }
 };
 struct MulNumber {
-  static constexpr bool kWraps = true;
+  static constexpr bool kWraps = true, kTakesComplex = true;
   double number;
-  template <class T> WEFT_FN T operator()(T a) const { return a * number_as<T>(number); }
+  template <class T> WEFT_FN T operator()(T a) const {
+    if constexpr (is_complex_type<T>) return a * static_cast<decltype(a.re)>(number);
+    return a * number_as<T>(number);
+  }
 };
 struct DivNumber {
+  static constexpr bool kTakesComplex = true;
   double number;
-  template <class T> WEFT_FN T operator()(T a) const { return a / static_cast<T>(number); }
+  template <class T> WEFT_FN T operator()(T a) const {
+    if constexpr (is_complex_type<T>) return {a.re / T(number).re, a.im / T(number).re};
+    return a / static_cast<T>(number);
+  }
 };
 struct NumberDiv {
+  static constexpr bool kTakesComplex = true;
   double number;
   template <class T> WEFT_FN T operator()(T a) const { return static_cast<T>(number) / a; }
 };
@@ -134,8 +143,8 @@ static const Op sub_op = elementwise<Sub, 2>({
 static const Op mul_op = elementwise<Mul, 2>({
     .name = "mul",
     .linear = {{0}, {1}},
-    .backward = give_each({[](auto& g) { return mul(g.grad(), g.in(1)); },
-                           [](auto& g) { return mul(g.grad(), g.in(0)); }}),
+    .backward = give_each({[](auto& g) { return mul(g.grad(), conj(g.in(1))); },
+                           [](auto& g) { return mul(g.grad(), conj(g.in(0))); }}),
     .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {1, 7}}}},
 });
 
@@ -144,9 +153,9 @@ static const Op div_op = floating_elementwise<Div, 2>({
     .linear = {{0}},
     .backward =
         [](const Grad& g) {
-          Tensor quotient = div(g.grad(), g.in(1));
+          Tensor quotient = div(g.grad(), conj(g.in(1)));
           g.give(0, quotient);
-          if (g.wants(1)) g.give(1, neg(mul(quotient, g.out())));
+          if (g.wants(1)) g.give(1, neg(mul(quotient, conj(g.out()))));
         },
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}, {5, 7}}, .low = 0.5, .high = 2}},
@@ -155,6 +164,7 @@ static const Op div_op = floating_elementwise<Div, 2>({
 static const Op add_number_op = register_op({
     .name = "add_number",
     .rule = "... -> ...",
+    .complex = true,
     .linear = {{0}},
     .forward =
         [](const Call& c) { map(AddNumber{c.counts_here() ? c.value(0) : 0.0}, c.out(), c.in(0)); },
@@ -178,7 +188,8 @@ static const Op div_number_op = floating_elementwise<DivNumber, 1>({
 
 static const Op number_div_op = floating_elementwise<NumberDiv, 1>({
     .name = "number_div",
-    .backward = [](const Grad& g) { g.give(0, neg(div(mul(g.grad(), g.out()), g.in(0)))); },
+    .backward =
+        [](const Grad& g) { g.give(0, neg(div(mul(g.grad(), conj(g.out())), conj(g.in(0))))); },
     .saves_out = {0},
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1.5}}, .low = 0.5, .high = 2}},
 });
@@ -212,9 +223,11 @@ Tensor mul(const Tensor& a, const Number& b) {
                                    : call_with_number(mul_number_op, a, b);
 }
 Tensor div(const Tensor& a, const Number& b) {
+  if (b.kind == Number::Kind::complex && a) return div(a, number_like(a, b));
   return div_number_op({as_floating("div", a)}, {.values = {b.value}});
 }
 Tensor div(const Number& a, const Tensor& b) {
+  if (a.kind == Number::Kind::complex && b) return div(number_like(b, a), b);
   return number_div_op({as_floating("div", b)}, {.values = {a.value}});
 }
 

@@ -7,6 +7,7 @@
 #include "src/kernels/copy/copy.h"
 #include "src/kernels/matmul/gemm.h"
 #include "src/kernels/reduce/reduce.h"
+#include "weft/ops/complex.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -138,6 +139,7 @@ const Op contraction_op = register_op({
           return Rule{array_of(labels.a) + ", " + array_of(labels.b) + " -> " +
                       array_of(labels.result())};
         },
+    .complex = true,
     .structure = {"labels of operand 0, labels of operand 1, the labels of these and the result",
                   are_contracted},
     .linear = {{0}, {1}},
@@ -166,8 +168,8 @@ Tensor contracted(const Tensor& a, const Labels& of_a, const Tensor& b, const La
 void give_contraction(const Grad& g) {
   const Contracted labels = Contracted::of(g.attributes().structure);
   const Labels result = labels.result();
-  if (g.wants(0)) g.give(0, contracted(g.grad(), result, g.in(1), labels.b, labels.a));
-  if (g.wants(1)) g.give(1, contracted(g.grad(), result, g.in(0), labels.a, labels.b));
+  if (g.wants(0)) g.give(0, contracted(g.grad(), result, conj(g.in(1)), labels.b, labels.a));
+  if (g.wants(1)) g.give(1, contracted(g.grad(), result, conj(g.in(0)), labels.a, labels.b));
 }
 
 /// Labels as numbers by their first occurrence: equal for equations that differ in letters.

@@ -5,6 +5,8 @@
 #include "src/kernels/copy/copy.h"
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/tape.h"
+#include "weft/ops/complex.h"
+#include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
@@ -22,11 +24,16 @@ static OpSpec conversion(OpSpec spec) {
   return spec;
 }
 
-static void give_in_own_dtype(const Grad& g) { g.give(0, as_dtype(g.grad(), g.in_dtype(0))); }
+/// The gradient of a real operand that became complex has no imaginary part.
+static void give_in_own_dtype(const Grad& g) {
+  const DType own = g.in_dtype(0);
+  g.give(0, as_dtype(is_complex(own) ? g.grad() : real(g.grad()), own));
+}
 
 /// A cast between floating dtypes counts as linear: a Partial passes, rounded on each rank.
 static const Op cast_op = register_op(conversion({
     .name = "cast",
+    .complex = true,
     .linear = {{0}},
     .backward = give_in_own_dtype,
     .samples = {sample_with({{5, 7}}, {int64_t(f64)}), sample_with({{5, 7}}, {int64_t(bf16)})},
@@ -54,6 +61,11 @@ static const Op convert_op = register_op(conversion({
 Tensor cast(const Tensor& a, DType dtype) {
   if (!a) fail("cast: no tensor is given, expected one");
   if (a.dtype() == dtype) return a;
+  if (is_complex(a.dtype()) && !is_complex(dtype)) {
+    if (dtype == DType::boolean) return not_equal(a, 0);
+    fail("cast: dtype of the tensor ", a.shape(), " is ", a.dtype(), ", expected a real one for ",
+         dtype, "; take its real() first");
+  }
   const bool is_gradual = is_floating(a.dtype()) && is_floating(dtype);
   const bool has_float8 = is_float8(a.dtype()) || is_float8(dtype);
   const Op& op = !is_gradual ? convert_op : has_float8 ? cast_float8_op : cast_op;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <limits>
 
+#include "ops/complex.h"
 #include "ops/definition.h"
 #include "ops/dims.h"
 #include "ops/sorting.h"
@@ -176,6 +177,7 @@ static Tensor starting_with(double initial, const Tensor& totals, int dim) {
 
 Tensor cumulative_sum(const Tensor& a, int dim, bool include_initial) {
   const int at = checked_dim("cumulative_sum", a, dim);
+  if (is_complex(a)) return view_as_complex(cumulative_sum(view_as_real(a), at, include_initial));
   const Tensor totals = cumulative_sum_op({reduced_before_widening(a)}, scan_attributes(at));
   return include_initial ? starting_with(0, totals, at) : totals;
 }

@@ -53,6 +53,9 @@ static void fill_as(const char* what, const Tensor& a, const Number& value) {
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
+  if (value.kind == Number::Kind::complex && !is_complex(a.dtype())) {
+    fail(what, ": value is complex, expected a real number for ", a.dtype());
+  }
   if (!is_floating(a.dtype()) && a.dtype() != DType::boolean) {
     if (value.value != std::trunc(value.value) || std::isinf(value.value)) {
       fail(what, ": value is ", value.value, ", expected a whole number for ", a.dtype());
@@ -179,7 +182,9 @@ template <class F> static void draw_into(const char* what, const Tensor& a, cons
   check_tensor(what, a);
   check_unrecorded(what, "", a);
   check_changeable(what, a);
-  if (!is_floating(a.dtype())) fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
+  if (!is_floating(a.dtype()) || is_complex(a.dtype())) {
+    fail(what, ": dtype is ", a.dtype(), ", expected a floating one");
+  }
   fill_drawn(what, a, distribution);
   changed(a);
 }
@@ -294,6 +299,11 @@ static Tensor sequence(int64_t n, const TensorOptions& options, const F& f) {
   return tensor;
 }
 
+static void check_real_dtype(const char* what, DType dtype) {
+  if (!is_complex(dtype)) return;
+  fail(what, ": dtype is ", dtype, ", expected a real one; cast the result");
+}
+
 static void check_numbers(const char* what, std::initializer_list<double> numbers) {
   for (double number : numbers) {
     if (!std::isfinite(number)) fail(what, ": a number is ", number, ", expected finite ones");
@@ -343,6 +353,11 @@ static Number integer_of(const Number& number, double value) {
 
 Tensor arange(const Number& start, const Number& stop, const Number& step,
               const TensorOptions& options) {
+  check_real_dtype("arange", options.dtype);
+  for (const Number& number : {start, stop, step}) {
+    if (number.kind != Number::Kind::complex) continue;
+    fail("arange: a number is complex, expected real ones");
+  }
   check_numbers("arange", {start.value, stop.value, step.value});
   if (step.value == 0) fail("arange: step is 0, expected another number");
   if (is_floating(options.dtype)) {
@@ -363,6 +378,7 @@ Tensor arange(const Number& start, const Number& stop, const Number& step,
 }
 
 Tensor linspace(double start, double stop, int64_t n, bool endpoint, const TensorOptions& options) {
+  check_real_dtype("linspace", options.dtype);
   check_numbers("linspace", {start, stop});
   if (n < 0) fail("linspace: number of elements must be at least 0, got ", n);
   const auto gaps = static_cast<double>(endpoint ? n - 1 : n);

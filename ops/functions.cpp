@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/functions.h"
 
+#include "ops/complex.h"
 #include "ops/promotion.h"
 #include "src/kernels/math/angles.h"
 #include "src/kernels/math/logarithms.h"
@@ -175,19 +176,24 @@ static const Op relu_op = function<Relu, MapDomain::any>(
                    return Tensors{masked_fill(x[0], less_equal(x[0], 0), 0)};
                  }});
 
-Tensor neg(const Tensor& a) { return neg_op({a}); }
-Tensor abs(const Tensor& a) { return abs_op({a}); }
-Tensor sign(const Tensor& a) { return sign_op({a}); }
-Tensor square(const Tensor& a) { return square_op({a}); }
-Tensor exp(const Tensor& a) { return exp_op({as_floating("exp", a)}); }
-Tensor log(const Tensor& a) { return log_op({as_floating("log", a)}); }
-Tensor sqrt(const Tensor& a) { return sqrt_op({as_floating("sqrt", a)}); }
-Tensor rsqrt(const Tensor& a) { return rsqrt_op({as_floating("rsqrt", a)}); }
-Tensor tanh(const Tensor& a) { return tanh_op({as_floating("tanh", a)}); }
-Tensor sigmoid(const Tensor& a) { return sigmoid_op({as_floating("sigmoid", a)}); }
-Tensor silu(const Tensor& a) { return silu_op({as_floating("silu", a)}); }
-Tensor gelu(const Tensor& a) { return gelu_op({as_floating("gelu", a)}); }
-Tensor gelu_tanh(const Tensor& a) { return gelu_tanh_op({as_floating("gelu_tanh", a)}); }
+/// Integers stay.
+static Tensor function_of_any(const Op& op, const Tensor& a) {
+  return is_complex(a) ? complex_function(op, a) : op({a});
+}
+
+Tensor neg(const Tensor& a) { return function_of_any(neg_op, a); }
+Tensor abs(const Tensor& a) { return function_of_any(abs_op, a); }
+Tensor sign(const Tensor& a) { return function_of_any(sign_op, a); }
+Tensor square(const Tensor& a) { return function_of_any(square_op, a); }
+Tensor exp(const Tensor& a) { return function_of(exp_op, a); }
+Tensor log(const Tensor& a) { return function_of(log_op, a); }
+Tensor sqrt(const Tensor& a) { return function_of(sqrt_op, a); }
+Tensor rsqrt(const Tensor& a) { return function_of(rsqrt_op, a); }
+Tensor tanh(const Tensor& a) { return function_of(tanh_op, a); }
+Tensor sigmoid(const Tensor& a) { return function_of(sigmoid_op, a); }
+Tensor silu(const Tensor& a) { return function_of(silu_op, a); }
+Tensor gelu(const Tensor& a) { return function_of(gelu_op, a); }
+Tensor gelu_tanh(const Tensor& a) { return function_of(gelu_tanh_op, a); }
 Tensor relu(const Tensor& a) { return relu_op({a}); }
 
 static Tensors swiglu_definition(Operands x, const Attributes&) {
@@ -310,17 +316,17 @@ static const Op hypot_op = floating_elementwise<Hypot, 2>({
     .samples = samples_of_two(0.25),
 });
 
-Tensor sin(const Tensor& a) { return sin_op({as_floating("sin", a)}); }
-Tensor cos(const Tensor& a) { return cos_op({as_floating("cos", a)}); }
-Tensor tan(const Tensor& a) { return tan_op({as_floating("tan", a)}); }
-Tensor asin(const Tensor& a) { return asin_op({as_floating("asin", a)}); }
-Tensor acos(const Tensor& a) { return acos_op({as_floating("acos", a)}); }
-Tensor atan(const Tensor& a) { return atan_op({as_floating("atan", a)}); }
-Tensor sinh(const Tensor& a) { return sinh_op({as_floating("sinh", a)}); }
-Tensor cosh(const Tensor& a) { return cosh_op({as_floating("cosh", a)}); }
-Tensor asinh(const Tensor& a) { return asinh_op({as_floating("asinh", a)}); }
-Tensor acosh(const Tensor& a) { return acosh_op({as_floating("acosh", a)}); }
-Tensor atanh(const Tensor& a) { return atanh_op({as_floating("atanh", a)}); }
+Tensor sin(const Tensor& a) { return function_of(sin_op, a); }
+Tensor cos(const Tensor& a) { return function_of(cos_op, a); }
+Tensor tan(const Tensor& a) { return function_of(tan_op, a); }
+Tensor asin(const Tensor& a) { return function_of(asin_op, a); }
+Tensor acos(const Tensor& a) { return function_of(acos_op, a); }
+Tensor atan(const Tensor& a) { return function_of(atan_op, a); }
+Tensor sinh(const Tensor& a) { return function_of(sinh_op, a); }
+Tensor cosh(const Tensor& a) { return function_of(cosh_op, a); }
+Tensor asinh(const Tensor& a) { return function_of(asinh_op, a); }
+Tensor acosh(const Tensor& a) { return function_of(acosh_op, a); }
+Tensor atanh(const Tensor& a) { return function_of(atanh_op, a); }
 Tensor atan2(const Tensor& y, const Tensor& x) { return call_promoted_floating(atan2_op, y, x); }
 Tensor hypot(const Tensor& a, const Tensor& b) { return call_promoted_floating(hypot_op, a, b); }
 

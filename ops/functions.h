@@ -28,6 +28,9 @@ struct Wraps {
 struct KeepsWidth {
   static constexpr bool kKeepsWidth = true;
 };
+struct TakesComplex {
+  static constexpr bool kTakesComplex = true;
+};
 struct DependsOnSign {
   static constexpr bool kDependsOnSign = true;
 };
@@ -80,6 +83,7 @@ void map_operands(const Call& c, std::integer_sequence<int, kIn...>) {
 /// Registers an op that calls the functor F for each element; adds rule and forward to `spec`.
 template <class F, int kOperands, MapDomain kDomain = MapDomain::any> Op elementwise(OpSpec spec) {
   spec.rule = kElementwiseRules[kOperands - 1];
+  if (takes_complex<F> || spec.moves) spec.complex = takes_complex<F>;
   spec.forward = [](const Call& c) {
     map_operands<F, kDomain>(c, std::make_integer_sequence<int, kOperands>());
   };

@@ -56,6 +56,7 @@ Op InPlace::writing_over(const OpSpec& from) {
     if (std::find(set.begin(), set.end(), 0) != set.end()) spec.linear.push_back(set);
   }
   spec.takes = from.takes;
+  spec.complex = from.complex;
   spec.positions = from.positions;
   spec.forward = from.forward;
   spec.writes = {0};
@@ -63,8 +64,12 @@ Op InPlace::writing_over(const OpSpec& from) {
   return Op(std::move(spec));
 }
 
-/// 0 for bool, 1 for integers, 2 for floating: a tensor takes results of its kind and lower ones.
-static int kind_of(DType dtype) { return is_floating(dtype) ? 2 : dtype != DType::boolean; }
+/// 0 for bool, 1 for integers, 2 for floating, 3 for complex: a tensor takes results of its kind
+/// and lower ones.
+static int kind_of(DType dtype) {
+  if (is_complex(dtype)) return 3;
+  return is_floating(dtype) ? 2 : dtype != DType::boolean;
+}
 
 void InPlace::check_dtype(DType to, DType result) const {
   if (values_ == Values::floating && !is_floating(result)) result = DType::f32;
@@ -75,6 +80,7 @@ void InPlace::check_dtype(DType to, DType result) const {
 
 /// The dtype of the tensor that holds a number next to a tensor of dtype `a`.
 static DType number_dtype(DType a, const Number& b) {
+  if (is_complex(a) || b.kind == Number::Kind::complex) return complex_dtype(a);
   if (is_floating(a)) return a == DType::f64 ? DType::f64 : DType::f32;
   return b.kind == Number::Kind::logical ? DType::boolean : promote(a, b);
 }

@@ -3,31 +3,32 @@
 
 #include "ops/functions.h"
 #include "ops/promotion.h"
+#include "weft/ops/complex.h"
 #include "weft/ops/factories.h"
 
 namespace weft {
 
 namespace {
 
-struct Not {
+struct Not : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a) const { return a == T(0); }
 };
-struct And {
+struct And : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) & (b != T(0)); }
 };
-struct Or {
+struct Or : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) | (b != T(0)); }
 };
-struct Xor {
+struct Xor : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); }
 };
-struct IsFinite {
+struct IsFinite : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a) const { return a - a == T(0); }
 };
 struct IsInf {
   template <class T> WEFT_FN bool operator()(T a) const { return (a == a) & (a - a != T(0)); }
 };
-struct IsNan {
+struct IsNan : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a) const { return a != a; }
 };
 
@@ -40,10 +41,10 @@ template <class F> Op connective(const char* name) {
                                      {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}});
 }
 
-struct Equal : KeepsWidth {
+struct Equal : KeepsWidth, TakesComplex {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a == b; }
 };
-struct NotEqual : KeepsWidth {
+struct NotEqual : KeepsWidth, TakesComplex {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a != b; }
 };
 struct Less : KeepsWidth, DependsOnSign {
@@ -52,7 +53,7 @@ struct Less : KeepsWidth, DependsOnSign {
 struct LessEqual : KeepsWidth, DependsOnSign {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return a <= b; }
 };
-struct Where {
+struct Where : TakesComplex {
   template <class T> WEFT_FN T operator()(T condition, T a, T b) const {
     return condition != T(0) ? a : b;
   }
@@ -136,7 +137,10 @@ static const Op logical_xor_op = connective<Xor>("logical_xor");
 
 Tensor logical_not(const Tensor& a) { return logical_not_op({a}); }
 Tensor isfinite(const Tensor& a) { return isfinite_op({a}); }
-Tensor isinf(const Tensor& a) { return isinf_op({a}); }
+Tensor isinf(const Tensor& a) {
+  if (!a || !is_complex(a.dtype())) return isinf_op({a});
+  return logical_or(isinf_op({real(a)}), isinf_op({imag(a)}));
+}
 Tensor isnan(const Tensor& a) { return isnan_op({a}); }
 Tensor logical_and(const Tensor& a, const Tensor& b) { return call_promoted(logical_and_op, a, b); }
 Tensor logical_or(const Tensor& a, const Tensor& b) { return call_promoted(logical_or_op, a, b); }

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 
+#include "ops/complex.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
@@ -169,6 +170,9 @@ Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, const Number& 
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
   if (has_integers_only(a, b, a)) return add(a, mul(next_to(a, weight), sub(b, a)));
+  if (weight.is_number() && weight.number.kind == Number::Kind::complex) {
+    return lerp(a, b, next_to(a, weight));
+  }
   if (!weight.is_number()) return call_on_three(lerp_op, a, b, weight.tensor);
   return call_promoted_floating(lerp_number_op, a, b, {.values = {weight.number.value}});
 }
@@ -221,6 +225,7 @@ Tensor next_to(const Tensor& a, const Operand& b) {
 static std::optional<Operand> bound_within(const Tensor& a, const std::optional<Operand>& bound,
                                            bool is_low) {
   const DType dtype = a.dtype();
+  if (bound && bound->number.kind == Number::Kind::complex) return bound;
   if (!bound || !bound->is_number() || is_floating(dtype) || dtype == DType::boolean) return bound;
   const double value = bound->number.value;
   const IntegerRange range = range_of(dtype);
@@ -232,9 +237,10 @@ static std::optional<Operand> bound_within(const Tensor& a, const std::optional<
   return bound;
 }
 
-/// True when a bound is absent or a number; false for NaN, which makes all elements NaN.
+/// True when a bound is absent or a real number; false for NaN, which makes all elements NaN.
 static bool is_number(const std::optional<Operand>& bound) {
-  return !bound || (bound->is_number() && !std::isnan(bound->number.value));
+  return !bound || (bound->is_number() && !std::isnan(bound->number.value) &&
+                    bound->number.kind != Number::Kind::complex);
 }
 
 Tensor clip(const Tensor& a, const std::optional<Operand>& low,
@@ -320,6 +326,7 @@ Tensor deg2rad(const Tensor& a) { return mul(floating(a), std::numbers::pi / 180
 Tensor rad2deg(const Tensor& a) { return mul(floating(a), 180 / std::numbers::pi); }
 
 Tensor angle(const Tensor& a) {
+  if (is_complex(a)) return complex_angle(a);
   const Tensor x = floating(a);
   return where(less(x, 0), next_to(x, std::numbers::pi), where(isnan(x), x, next_to(x, 0.0)));
 }

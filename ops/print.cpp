@@ -69,9 +69,25 @@ std::vector<std::string> float_texts(const std::vector<double>& values) {
   return texts;
 }
 
+/// Formats complex numbers as PyTorch does: "1.0000-2.0000j".
+std::vector<std::string> complex_texts(const MemoryBlock& from, const Shape& shown) {
+  std::vector<std::string> parts[2];
+  for (const int i : {0, 1}) {
+    std::vector<double> values(static_cast<size_t>(shown.product()));
+    copy_edges(dense_block(values.data(), DType::f64, shown), part_of(from, i == 1), 0);
+    parts[i] = float_texts(values);
+  }
+  for (size_t i = 0; i < parts[0].size(); ++i) {
+    const std::string& imaginary = parts[1][i];
+    parts[0][i] += (imaginary[0] == '-' ? "" : "+") + imaginary + 'j';
+  }
+  return parts[0];
+}
+
 std::vector<std::string> texts_of(const Tensor& tensor, const Shape& shown) {
   const auto count = static_cast<size_t>(shown.product());
   const MemoryBlock from = tensor.block();
+  if (is_complex(tensor.dtype())) return complex_texts(from, shown);
   if (is_floating(tensor.dtype())) {
     std::vector<double> values(count);
     copy_edges(dense_block(values.data(), DType::f64, shown), from, 0);

@@ -29,10 +29,11 @@ template <class Product> static void multiply_rows(const Call& c, const Product&
 static const Op linear_weight_gradient_op = register_op({
     .name = "linear_weight_gradient",
     .rule = "... n, ... k -> n k",
+    .complex = true,
     .linear = {{0}, {1}},
     .forward = [](const Call& c) { gemm_over_leading(c.in(0), c.in(1), c.out(), beta_of(c)); },
-    .backward = give_each({[](auto& g) { return linear(g.in(1), g.grad()); },
-                           [](auto& g) { return matmul(g.in(0), g.grad()); }}),
+    .backward = give_each({[](auto& g) { return linear(conj(g.in(1)), g.grad()); },
+                           [](auto& g) { return matmul(conj(g.in(0)), g.grad()); }}),
     .accumulates = {0},
     .products = one_product,
     .samples = {{{{5, 7}, {5, 3}}}, {{{2, 5, 7}, {2, 5, 3}}}},
@@ -41,6 +42,7 @@ static const Op linear_weight_gradient_op = register_op({
 static const Op matmul_op = register_op({
     .name = "matmul",
     .rule = "... m k, ... k n -> ... m n",
+    .complex = true,
     .linear = {{0}, {1}},
     .forward =
         [](const Call& c) {
@@ -50,12 +52,13 @@ static const Op matmul_op = register_op({
         },
     .backward =
         [](const Grad& g) {
-          if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(g.in(1), -2, -1)));
+          if (g.wants(0)) g.give(0, matmul(g.grad(), transpose(conj(g.in(1)), -2, -1)));
           if (!g.wants(1)) return;
           // A matrix that all leading dims of the left factor share is contracted over them.
           if (g.in_shape(1).ndim() > 2)
-            return g.give(1, matmul(transpose(g.in(0), -2, -1), g.grad()));
-          g.give(1, linear_weight_gradient_op, {g.in(0), g.grad()});
+            return g.give(1, matmul(transpose(conj(g.in(0)), -2, -1), g.grad()));
+          const Tensor left = conj(g.in(0));
+          g.give(1, linear_weight_gradient_op, {left, g.grad()});
         },
     .accumulates = {0},
     .products = one_product,
@@ -105,10 +108,19 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return call_promoted(matmul_op, a, b);
 }
 
-Tensor linear(const Tensor& x, const Tensor& weight) { return call_promoted(linear_op, x, weight); }
+/// True when one of the operands is complex: the ops of linear layers are real.
+static bool any_complex(const Tensor& x, const Tensor& weight) {
+  return (x && is_complex(x.dtype())) || (weight && is_complex(weight.dtype()));
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight) {
+  if (any_complex(x, weight)) return matmul(x, transpose(weight, -2, -1));
+  return call_promoted(linear_op, x, weight);
+}
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (!x || !weight || !bias) fail("linear: no tensor is given, expected one");
+  if (any_complex(x, weight)) return add(linear(x, weight), bias);
   DType dtype = promote(promote(x.dtype(), weight.dtype()), bias.dtype());
   return linear_bias_op({as_dtype(x, dtype), as_dtype(weight, dtype), as_dtype(bias, dtype)});
 }
@@ -227,7 +239,7 @@ Tensor vecdot(const Tensor& a, const Tensor& b, int dim) {
   if (is_wide && a.dtype() == b.dtype() && a.shape() == b.shape() && at == -1) {
     return dot_op({a, b});
   }
-  const Tensor product = is_half ? mul(cast(a, DType::f32), cast(b, DType::f32)) : mul(a, b);
+  const Tensor product = is_half ? mul(cast(a, DType::f32), cast(b, DType::f32)) : mul(conj(a), b);
   return cast(sum(product, {at}), dtype);
 }
 

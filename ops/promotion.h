@@ -84,9 +84,10 @@ inline void check_holds(const char* what, DType dtype, const Number& number) {
        " holds; cast the tensor first");
 }
 
-/// A double cannot represent large integers: these become tensors. Throws for those that the
-/// tensor's dtype does not hold.
+/// A double cannot represent large integers and complex numbers: these become tensors. Throws for
+/// those that the tensor's dtype does not hold.
 inline bool needs_tensor(const char* what, const Tensor& a, const Number& number) {
+  if (number.kind == Number::Kind::complex) return static_cast<bool>(a);
   if (!number.is_rounded() || !a || is_floating(a.dtype())) return false;
   check_holds(what, promote(a.dtype(), number), number);
   return true;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/ops/reductions.h"
 
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
@@ -9,6 +10,8 @@
 #include "src/kernels/math/math.h"
 #include "src/kernels/reduce/reduce.h"
 #include "weft/ops/along_dim.h"
+#include "weft/ops/elementwise.h"
+#include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
 namespace weft {
@@ -80,6 +83,7 @@ template <Reduction kKind, bool kAverages = false> static Op register_reduction(
 
 static const Op sum_op = register_reduction<Reduction::sum>({
     .name = "sum",
+    .complex = true,
     .linear = {{0}},
     .dtype = dtype_of_total,
     .backward = [](const Grad& g) { g.give(0, spread(g)); },
@@ -90,6 +94,7 @@ static const Op sum_op = register_reduction<Reduction::sum>({
 
 static const Op mean_op = register_reduction<Reduction::sum, true>({
     .name = "mean",
+    .complex = true,
     .linear = {{0}},
     .backward =
         [](const Grad& g) {
@@ -184,10 +189,12 @@ Tensor min(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
 }
 
 Tensor sum_squares(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  if (is_complex(a)) return sum(squared_magnitude(a), dims, keepdims);
   return reduced(sum_squares_op, as_floating("sum_squares", a), dims, keepdims);
 }
 
 Tensor norm(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  if (is_complex(a)) return norm(abs(a), dims, keepdims);
   Tensor x = as_floating("norm", a);
   return as_dtype(norm_root_op({sum_squares(x, dims, keepdims)}), x.dtype());
 }
@@ -208,11 +215,11 @@ static const Op all_op = truth_reduction<Reduction::all>("all");
 static const Op any_op = truth_reduction<Reduction::any>("any");
 
 Tensor all(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(all_op, a, dims, keepdims);
+  return reduced(all_op, is_complex(a) ? not_equal(a, 0) : a, dims, keepdims);
 }
 
 Tensor any(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
-  return reduced(any_op, a, dims, keepdims);
+  return reduced(any_op, is_complex(a) ? not_equal(a, 0) : a, dims, keepdims);
 }
 
 /// The gradient of a factor is dy times the product of those before it and of those behind it.
@@ -246,7 +253,32 @@ static const Op prod_op = register_reduction<Reduction::product>({
                 sample_with({{5, 7}}, {2}, {i32})},
 });
 
+/// Multiplies the halves of a dim until one element is left, dim by dim: log2(n) products.
+static Tensor complex_prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  const int64_t bits = bits_of_dims("prod", a, dims);
+  Tensor x = a;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if ((bits >> d & 1) == 0) continue;
+    if (x.size(d) == 0) {
+      x = ones_like(sum(x, {d}, true));
+      continue;
+    }
+    while (x.size(d) > 1) {
+      const int64_t half = x.size(d) / 2;
+      const Tensor product = mul(slice(x, d, 0, half), slice(x, d, half, 2 * half));
+      x = x.size(d) % 2 == 0 ? product : cat({product, slice(x, d, 2 * half, x.size(d))}, d);
+    }
+  }
+  const Attributes attributes{.structure = {bits}};
+  Shape shape;
+  for (int d = 0; d < a.ndim(); ++d) {
+    if (!has_dim(attributes, d)) shape.push_back(a.size(d));
+  }
+  return keepdims ? x : reshape(x, shape);
+}
+
 Tensor prod(const Tensor& a, const std::vector<int>& dims, bool keepdims) {
+  if (is_complex(a)) return complex_prod(a, dims, keepdims);
   return reduced(prod_op, a, dims, keepdims);
 }
 

@@ -3,6 +3,7 @@
 #include <limits>
 #include <numbers>
 
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
@@ -182,19 +183,25 @@ static const Op logaddexp_op = floating_elementwise<LogAddExp, 2>({
     .samples = samples_of_two(),
 });
 
-Tensor pow(const Tensor& a, const Tensor& b) { return call_promoted(pow_op, a, b); }
+Tensor pow(const Tensor& a, const Tensor& b) {
+  if (!is_complex(a) && !is_complex(b)) return call_promoted(pow_op, a, b);
+  check_tensor("pow", a, b);
+  const DType dtype = promote(a.dtype(), b.dtype());
+  return complex_power(as_dtype(a, dtype), as_dtype(b, dtype));
+}
 Tensor pow(const Tensor& a, const Number& b) {
-  if (needs_tensor("pow", a, b)) return pow(a, number_like(a, b));
+  if (is_complex(a) && b.kind != Number::Kind::complex && b.value == 2) return mul(a, a);
+  if (is_complex(a) || needs_tensor("pow", a, b)) return pow(a, number_like(a, b));
   return pow_number_op({for_scalar("pow", a, b)}, {.values = {b.value}});
 }
 Tensor pow(const Number& a, const Tensor& b) {
-  if (needs_tensor("pow", b, a)) return pow(number_like(b, a), b);
+  if (is_complex(b) || needs_tensor("pow", b, a)) return pow(number_like(b, a), b);
   return number_pow_op({for_scalar("pow", b, a)}, {.values = {a.value}});
 }
-Tensor expm1(const Tensor& a) { return expm1_op({as_floating("expm1", a)}); }
-Tensor log1p(const Tensor& a) { return log1p_op({as_floating("log1p", a)}); }
-Tensor log2(const Tensor& a) { return log2_op({as_floating("log2", a)}); }
-Tensor log10(const Tensor& a) { return log10_op({as_floating("log10", a)}); }
+Tensor expm1(const Tensor& a) { return function_of(expm1_op, a); }
+Tensor log1p(const Tensor& a) { return function_of(log1p_op, a); }
+Tensor log2(const Tensor& a) { return function_of(log2_op, a); }
+Tensor log10(const Tensor& a) { return function_of(log10_op, a); }
 Tensor logaddexp(const Tensor& a, const Tensor& b) {
   return call_promoted_floating(logaddexp_op, a, b);
 }
@@ -271,10 +278,10 @@ static const Op bessel_i_op = floating_elementwise<BesselI, 1>({
     .samples = {sample_with({{5, 7}}, {0}), sample_with({{5, 3}}, {1}, {}, 0.5)},
 });
 
-Tensor erf(const Tensor& a) { return erf_op({as_floating("erf", a)}); }
-Tensor erfc(const Tensor& a) { return erfc_op({as_floating("erfc", a)}); }
-Tensor erfinv(const Tensor& a) { return erfinv_op({as_floating("erfinv", a)}); }
-Tensor lgamma(const Tensor& a) { return lgamma_op({as_floating("lgamma", a)}); }
+Tensor erf(const Tensor& a) { return function_of(erf_op, a); }
+Tensor erfc(const Tensor& a) { return function_of(erfc_op, a); }
+Tensor erfinv(const Tensor& a) { return function_of(erfinv_op, a); }
+Tensor lgamma(const Tensor& a) { return function_of(lgamma_op, a); }
 Tensor digamma(const Tensor& a) { return polygamma(0, a); }
 Tensor i0(const Tensor& a) { return bessel_i_op({as_floating("i0", a)}, {.structure = {0}}); }
 Tensor i1(const Tensor& a) { return bessel_i_op({as_floating("i1", a)}, {.structure = {1}}); }

@@ -81,6 +81,7 @@ static Op add_op(const std::string& name, Taken what, std::vector<OpSample> samp
             return Rule{
                 concat(dims.rows, ", ", dims.indices, ", ", dims.places(), "-> ", dims.with("n"))};
           },
+      .complex = true,
       .structure = one_dim(),
       .linear = {{0}},
       .forward =

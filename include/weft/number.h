@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <complex>
 #include <cstdint>
 #include <type_traits>
 
@@ -11,7 +12,7 @@ namespace weft {
 /// A C++ number as an operand next to a tensor. Its kind takes part in the dtype of the result, its
 /// value does not: 2 and 2.0 differ. Integers of 64 bits, with or without sign, are kept exactly.
 struct Number {
-  enum class Kind : uint8_t { logical, integer, floating };
+  enum class Kind : uint8_t { logical, integer, floating, complex };
 
   constexpr Number() = default;
   template <class T>
@@ -22,6 +23,8 @@ struct Number {
         kind(std::is_same_v<T, bool> ? Kind::logical
              : std::is_integral_v<T> ? Kind::integer
                                      : Kind::floating) {}
+  constexpr Number(const std::complex<double>& number)  // NOLINT(google-explicit-constructor)
+      : value(number.real()), imaginary(number.imag()), kind(Kind::complex) {}
 
   /// True when `value` can differ from the integer that the number is.
   constexpr bool is_rounded() const {
@@ -29,6 +32,8 @@ struct Number {
   }
 
   double value = 0;
+  /// 0 unless the kind is complex.
+  double imaginary = 0;
   /// The number truncated to an integer, modulo 2^64.
   int64_t bits = 0;
   Kind kind = Kind::integer;
@@ -46,8 +51,10 @@ struct Number {
 };
 
 /// The dtype of a result of a tensor of `dtype` and a number: the tensor's, but f32 for integers or
-/// bool with a floating number, and i64 for bool with an integer.
+/// bool with a floating number, i64 for bool with an integer, and the complex dtype of the tensor's
+/// precision with a complex number.
 constexpr DType promote(DType dtype, const Number& number) {
+  if (number.kind == Number::Kind::complex) return complex_dtype(dtype);
   if (is_floating(dtype)) return dtype;
   if (number.kind == Number::Kind::floating) return DType::f32;
   return dtype == DType::boolean && number.kind == Number::Kind::integer ? DType::i64 : dtype;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "weft/ops/along_dim.h"
+#include "weft/ops/complex.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/experts.h"
 #include "weft/ops/factories.h"

@@ -21,6 +21,7 @@
 #include "weft/ema.h"
 #include "weft/error.h"
 #include "weft/export.h"
+#include "weft/fft.h"
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
 #include "weft/fsdp_options.h"

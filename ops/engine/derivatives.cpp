@@ -28,6 +28,10 @@ Tensors complete_gradients(const char* what, const Tensors& roots, const Tensors
       fail(what, ": number of elements of root ", i, " is ", roots[i].numel(),
            ", expected 1, or its gradient");
     }
+    if (is_complex(roots[i].dtype())) {
+      fail(what, ": dtype of root ", i, " is ", roots[i].dtype(),
+           ", expected a real one, or its gradient");
+    }
     complete[i] = ones_like(roots[i]);
   }
   return complete;

@@ -89,10 +89,19 @@ class Router {
         fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i],
              ", expected a dtype with arithmetic; cast it first");
       }
+      if (dtypes.empty() && is_complex(dtypes_[i])) check_takes_complex(i);
       if (dtypes.empty() || std::ranges::find(dtypes, dtypes_[i]) != dtypes.end()) continue;
       fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i], ", expected ",
            listed(dtypes, {}, " or "), "; cast it, or let the op say that it takes ", dtypes_[i]);
     }
+  }
+
+  void check_takes_complex(size_t i) const {
+    const std::optional<bool>& takes = op_.spec.complex;
+    if (takes.value_or(op_.spec.moves || op_.spec.view)) return;
+    fail(op_.spec.name, ": operand ", i, ' ', shapes_[i], " is ", dtypes_[i],
+         ", expected a real dtype; ",
+         takes ? "complex numbers have no order" : "the op has no complex kernel");
   }
 
   DeviceMesh common_mesh() const {

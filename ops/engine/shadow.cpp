@@ -18,6 +18,7 @@ double greatest(const Tensor& x) { return x.numel() == 0 ? 0 : max(abs(x)).item(
 /// On one device, in f64; integers as they are.
 Tensor whole_of(const Tensor& x) {
   const Tensor whole = x.full_tensor();
+  if (is_complex(whole.dtype())) return cast(whole, c128);
   return is_floating(whole.dtype()) ? cast(whole, f64) : whole;
 }
 

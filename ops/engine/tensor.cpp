@@ -179,6 +179,9 @@ double Tensor::item() const {
     fail("item: the tensor is laid out as ", sharding(),
          ", expected a replicated one; call full_tensor() first");
   }
+  if (is_complex(dtype())) {
+    fail("item: dtype is ", dtype(), ", expected a real one; complex_item() returns both parts");
+  }
   return to_vector<double>()[0];
 }
 

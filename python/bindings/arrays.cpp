@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <pybind11/complex.h>
 #include <pybind11/numpy.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "python/bindings/bindings.h"
 #include "weft/extend/views.h"
+#include "weft/ops/complex.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 
@@ -16,8 +18,9 @@ namespace weft::python {
 
 /// The names in NumPy, PyTorch and the array API, by DType.
 static constexpr std::array<const char*, kDTypes> kLongNames = {
-    "float32", "bfloat16", "float16", "float64", "int32",  "int64",         "uint8",      "bool",
-    "int8",    "int16",    "uint16",  "uint32",  "uint64", "float8_e4m3fn", "float8_e5m2"};
+    "float32", "bfloat16",      "float16",     "float64",   "int32",     "int64",
+    "uint8",   "bool",          "int8",        "int16",     "uint16",    "uint32",
+    "uint64",  "float8_e4m3fn", "float8_e5m2", "complex64", "complex128"};
 
 static const char* long_name_of(DType dtype) { return kLongNames[static_cast<size_t>(dtype)]; }
 
@@ -167,7 +170,7 @@ Tensor tensor_over(const char* what, const MemoryBlock& block, std::shared_ptr<v
   }
   const Tensor made = empty(block.shape, {.dtype = block.dtype});
   // Copies bits, whatever the dtype.
-  const py::dtype bits(concat("u", size_of(block.dtype)));
+  const py::dtype bits(concat(is_complex(block.dtype) ? "c" : "u", size_of(block.dtype)));
   numpy().attr("copyto")(array_of(made.block(), bits, py::none()),
                          array_of(block, bits, py::none()));
   return made;
@@ -217,6 +220,7 @@ py::object item_of(const Tensor& x) {
     if (x.dtype() == DType::u64) return py::int_(x.to_vector<uint64_t>()[0]);
     return py::int_(x.to_vector<int64_t>()[0]);
   }
+  if (is_complex(x.dtype())) return py::cast(complex_item(x));
   const double value = x.item();
   if (x.dtype() == DType::boolean) return py::bool_(value != 0);
   return py::float_(value);
@@ -327,13 +331,15 @@ void bind_dtypes(py::module_& m) {
   copy_as_itself(dtype_class);
   getter(dtype_class, "name",
          "'float32', 'bfloat16', 'float16', 'float64', 'int8' to 'int64', 'uint8' to 'uint64', "
-         "'float8_e4m3fn', 'float8_e5m2' or 'bool'",
+         "'float8_e4m3fn', 'float8_e5m2', 'complex64', 'complex128' or 'bool'",
          [](const DTypeObject& d) { return long_name_of(d.dtype); });
   getter(dtype_class, "itemsize", "Bytes of an element",
          [](const DTypeObject& d) { return size_of(d.dtype); });
   dtype_class
-      .def_property_readonly("is_floating_point",
-                             [](const DTypeObject& d) { return is_floating(d.dtype); })
+      .def_property_readonly(
+          "is_floating_point",
+          [](const DTypeObject& d) { return is_floating(d.dtype) && !is_complex(d.dtype); })
+      .def_property_readonly("is_complex", [](const DTypeObject& d) { return is_complex(d.dtype); })
       .def("__hash__", [](const DTypeObject& d) { return static_cast<int>(d.dtype); })
       .def("__eq__",
            [](const DTypeObject& d, const py::object& other) {
@@ -355,7 +361,8 @@ void bind_dtypes(py::module_& m) {
       "The dtype of a name, short or long; ValueError lists the names there are", Held(),
       [](DType dtype) { return dtype; });
   def(m, "promote(a, b)",
-      "The dtype that holds both, as in the Python array API; integer with float gives the float",
+      "The dtype that holds both, as in the Python array API; integer with float gives the float, "
+      "real with complex the complex dtype",
       Held(), static_cast<DType (*)(DType, DType)>(&promote));
   bind_devices(m);
 }

@@ -53,6 +53,11 @@ bool load_operand(py::handle object, Operand& operand) {
     operand.number = is_truth ? Number(object.ptr() == Py_True) : exact_number(object);
     return true;
   }
+  if (PyComplex_CheckExact(object.ptr())) {
+    operand.number = std::complex<double>(PyComplex_RealAsDouble(object.ptr()),
+                                          PyComplex_ImagAsDouble(object.ptr()));
+    return true;
+  }
   if (auto found = tensor_of(object)) {
     operand = Operand(*found);
     return true;

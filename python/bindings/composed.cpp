@@ -335,6 +335,7 @@ static void bind_torch(py::module_& m) {
 }
 
 Bind bind_linalg;
+Bind bind_complex;
 
 void bind_composed(py::module_& m) {
   bind_numbers(m);
@@ -356,6 +357,7 @@ void bind_composed(py::module_& m) {
       "'sum' its sum, 'none' all of it");
   bind_torch(m);
   bind_linalg(m);
+  bind_complex(m);
 }
 
 }  // namespace weft::python

@@ -149,6 +149,9 @@ constexpr NamedFunction<OfOperands> kArithmetic[] = {
 Operand scaled(const char* what, const Operand& other, const Number& alpha) {
   if (alpha.value == 1) return other;
   if (!other.is_number()) return mul(other.tensor, alpha);
+  if (other.number.kind == Number::Kind::complex) {
+    return Number(std::complex(other.number.value, other.number.imaginary) * alpha.value);
+  }
   constexpr auto kFloating = Number::Kind::floating;
   const double product = other.number.value * alpha.value;
   if (other.number.kind == kFloating || alpha.kind == kFloating) return Number(product);

@@ -372,7 +372,7 @@ void word_class(py::handle type) {
 }
 
 /// Functions of weft.nn.init and weft.torch, which have them without what tells them from others.
-constexpr std::string_view kPrefixes[] = {"_init_", "_linalg_", "_torch_"};
+constexpr std::string_view kPrefixes[] = {"_init_", "_linalg_", "_torch_", "_fft_"};
 
 }  // namespace
 

@@ -22,6 +22,7 @@ static constexpr uint8_t kDLFloat8E4M3 = 10, kDLFloat8E5M2 = 12;
 static DLDataType dlpack_dtype(DType dtype) {
   const auto bits = static_cast<uint8_t>(8 * size_of(dtype));
   if (dtype == DType::boolean) return {kDLBool, 8, 1};
+  if (is_complex(dtype)) return {kDLComplex, bits, 1};
   if (dtype == DType::bf16) return {kDLBfloat, bits, 1};
   if (dtype == DType::f8_e4m3) return {kDLFloat8E4M3, bits, 1};
   if (dtype == DType::f8_e5m2) return {kDLFloat8E5M2, bits, 1};

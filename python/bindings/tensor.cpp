@@ -6,6 +6,7 @@
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
+#include "weft/ops/complex.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
@@ -152,9 +153,12 @@ static void bind_elements(py::class_<Tensor>& tensor) {
              return py::str(item_of(x).attr("__format__")(how));
            })
       .def("__float__", [](const Tensor& x) { return x.item(); })
+      .def("__complex__",
+           [](const Tensor& x) { return py::object(item_of(x.to(complex_dtype(x.dtype())))); })
       .def("__int__", [](const Tensor& x) { return py::int_(item_of(x)); })
       .def("__bool__",
            [](const Tensor& x) {
+             if (x.numel() == 1 && is_complex(x.dtype())) return complex_item(x) != 0.0;
              if (x.numel() == 1) return x.item() != 0;
              fail("bool: number of elements is ", x.numel(), ", expected 1; any() and all() ask ",
                   "of all elements");
@@ -184,8 +188,10 @@ static py::object as_method(const py::object& function) {
 /// Functions of the module whose first operand is a tensor, as methods of it.
 static void bind_functions_as_methods(py::module_& m, py::class_<Tensor>& tensor) {
   const py::str names(
-      "abs add addcdiv addcmul addmm all allclose amax amin any argmax argmin astype baddbmm ceil "
-      "chunk clone contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain fill_ "
+      "abs add addcdiv addcmul addmm all allclose amax amin angle any argmax argmin astype baddbmm "
+      "ceil "
+      "chunk clone conj contiguous copy_ cos cummax cummin diag divide dot erf exp exp2 explain "
+      "fill_ "
       "flatten floor fmod frac gather index_add index_copy index_fill index_reduce index_select "
       "isclose isfinite isinf isnan kthvalue lerp log log_softmax logcumsumexp logit logsumexp "
       "masked_fill masked_select matmul max mean median min multiply mv nan_to_num nanmean "
@@ -206,6 +212,8 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       .def("dim", &Tensor::ndim)
       .def_property_readonly("dtype", &Tensor::dtype)
       .def_property_readonly("device", &Tensor::device)
+      .def_property_readonly("real", &real, "The real parts, as a new tensor")
+      .def_property_readonly("imag", &imag, "The imaginary parts, as a new tensor")
       .def_property_readonly("size", &Tensor::numel, "Elements of the whole tensor")
       .def("numel", &Tensor::numel, "Elements of the whole tensor")
       .def(

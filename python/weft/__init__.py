@@ -27,7 +27,7 @@ from weft._fsdp import FSDPModule, register_fsdp_forward_method
 from weft._names import *
 from weft._program import estimate
 from weft._explain import explain
-from weft import autograd, linalg, nn, ops, optim, pipeline, testing, training
+from weft import autograd, fft, linalg, nn, ops, optim, pipeline, testing, training
 from weft import torch as _torch
 from weft._arguments import missing_in as _missing_in
 from weft._differing import FUNCTIONS as _FUNCTIONS
@@ -43,6 +43,7 @@ for _name in (
 globals().update(_FUNCTIONS)
 for _place, _name in {
     _sys.modules[__name__]: "weft",
+    fft: "weft.fft",
     linalg: "weft.linalg",
     nn: "weft.nn",
     nn.functional: "weft.nn.functional",

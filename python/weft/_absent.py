@@ -43,9 +43,7 @@ NEAREST = {
     "*lowrank lobpcg": "linalg.svd, linalg.eigh",
     "linalg.matrix_sqrth": "linalg.eigh",
     "vecmat matvec": "matmul",
-    "fft* *stft rfft *complex* cfloat cdouble chalf imag *_conj polar": (
-        "real tensors: there are no complex dtypes"
-    ),
+    "*stft cfloat cdouble chalf *_conj": "complex64, complex128, conj, fft.rfft of frames",
     "*sparse* to_mkldnn coalesce *quantize* q_* qint* quint*": "dense tensors",
     "save load savez* serialization": "state_dict, CheckpointSaver, safetensors files",
     "compile jit fx export": "the same code without it",

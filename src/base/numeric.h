@@ -6,6 +6,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "src/base/complex.h"
 #include "src/base/half.h"
 #include "weft/dtype.h"
 #include "weft/error.h"
@@ -13,9 +14,9 @@
 namespace weft {
 
 /// The C++ types of elements, by position in DType.
-using ElementTypes =
-    std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t, bool, int8_t, int16_t,
-               uint16_t, uint32_t, uint64_t, float8_e4m3, float8_e5m2>;
+using ElementTypes = std::tuple<float, bfloat16, float16, double, int32_t, int64_t, uint8_t, bool,
+                                int8_t, int16_t, uint16_t, uint32_t, uint64_t, float8_e4m3,
+                                float8_e5m2, Complex<float>, Complex<double>>;
 template <DType dtype>
 using type_of = std::tuple_element_t<static_cast<size_t>(dtype), ElementTypes>;
 
@@ -62,9 +63,9 @@ template <class To, class From> WEFT_FN constexpr To truncated(From x) {
   }
 }
 
-/// The dtype of Compute.
+/// The dtype of Compute; of a complex dtype itself.
 constexpr DType compute_dtype(DType dtype) {
-  if (dtype == DType::f64) return DType::f64;
+  if (dtype == DType::f64 || is_complex(dtype)) return dtype;
   return is_floating(dtype) ? DType::f32 : DType::i64;
 }
 
@@ -102,14 +103,32 @@ template <class Visitor> decltype(auto) visit(DType dtype, Visitor&& visitor) {
   }
 }
 
+/// Throws for a dtype that a kernel does not compute in.
+[[noreturn]] inline void refuse_complex(const char* what, DType dtype) {
+  fail(what, ": dtype is ", dtype, ", expected a real one; complex numbers have no such kernel");
+}
+
 /// Calls visitor(Type<T>{}) with T the unsigned integer of 1, 2, 4 or 8 bytes.
 template <class Visitor> decltype(auto) visit_word(size_t bytes, Visitor&& visitor) {
   switch (bytes) {
     case 1: return visitor(Type<uint8_t>{});
     case 2: return visitor(Type<uint16_t>{});
     case 4: return visitor(Type<uint32_t>{});
-    default: return visitor(Type<uint64_t>{});
+    case 8: return visitor(Type<uint64_t>{});
+    default: refuse_complex("visit", DType::c128);
   }
+}
+
+/// The same, with Complex<double> for 16 bytes, for what only moves elements.
+template <class Visitor> decltype(auto) visit_moved(size_t bytes, Visitor&& visitor) {
+  if (bytes == sizeof(Complex<double>)) return visitor(Type<Complex<double>>{});
+  return visit_word(bytes, visitor);
+}
+
+/// Calls visitor(Type<T>{}) with T Complex<float> or Complex<double>.
+template <class Visitor> decltype(auto) visit_complex(DType dtype, Visitor&& visitor) {
+  if (dtype == DType::c64) return visitor(Type<Complex<float>>{});
+  return visitor(Type<Complex<double>>{});
 }
 
 /// Calls visitor(Type<T>{}) with T float, bfloat16, float16, double or, for other dtypes, the
@@ -124,7 +143,8 @@ template <class Visitor> decltype(auto) visit_compute(DType dtype, Visitor&& vis
   switch (compute_dtype(dtype)) {
     case DType::f32: return visitor(Type<float>{});
     case DType::f64: return visitor(Type<double>{});
-    default: return visitor(Type<int64_t>{});
+    case DType::i64: return visitor(Type<int64_t>{});
+    default: refuse_complex("visit", dtype);
   }
 }
 
@@ -133,6 +153,7 @@ template <class Visitor> decltype(auto) visit_compute(DType dtype, Visitor&& vis
 template <class Visitor>
 decltype(auto) visit_compute_floating(const char* what, DType dtype, Visitor&& visitor) {
   if (!is_floating(dtype)) fail(what, ": dtype is ", dtype, ", expected a floating one");
+  if (is_complex(dtype)) refuse_complex(what, dtype);
   if (dtype == DType::f64) return visitor(Type<double>{});
   return visitor(Type<float>{});
 }

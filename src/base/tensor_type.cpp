@@ -14,8 +14,8 @@
 namespace weft {
 
 static constexpr std::array<std::string_view, kDTypes> kDTypeNames = {
-    "f32", "bf16", "f16", "f64", "i32", "i64",     "u8",     "bool",
-    "i8",  "i16",  "u16", "u32", "u64", "f8_e4m3", "f8_e5m2"};
+    "f32", "bf16", "f16", "f64", "i32",     "i64",     "u8",  "bool", "i8",
+    "i16", "u16",  "u32", "u64", "f8_e4m3", "f8_e5m2", "c64", "c128"};
 
 std::string_view name_of(DType dtype) { return kDTypeNames[static_cast<size_t>(dtype)]; }
 
@@ -23,7 +23,7 @@ DType dtype_named(std::string_view name) {
   const auto found = std::ranges::find(kDTypeNames, name);
   if (found != kDTypeNames.end()) return static_cast<DType>(found - kDTypeNames.begin());
   fail("dtype: name is \"", name, "\", expected f32, bf16, f16, f64, i8, i16, i32, i64, u8, u16, ",
-       "u32, u64, f8_e4m3, f8_e5m2 or bool");
+       "u32, u64, f8_e4m3, f8_e5m2, c64, c128 or bool");
 }
 
 static DType promote_integers(DType a, DType b) {
@@ -46,6 +46,9 @@ DType promote(DType a, DType b) {
   if (is_float8(a) || is_float8(b)) {
     fail("promote: dtypes are ", a, " and ", b, ", expected ones with arithmetic; cast ",
          is_float8(a) ? a : b, " first");
+  }
+  if (is_complex(a) || is_complex(b)) {
+    return complex_dtype(promote(real_dtype(a), real_dtype(b)));
   }
   if (is_floating(a) != is_floating(b)) return is_floating(a) ? a : b;
   if (!is_floating(a)) return promote_integers(a, b);

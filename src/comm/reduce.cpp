@@ -143,6 +143,12 @@ void check_reduction(const char* what, ReduceOp op, DType dtype, DType into) {
     fail(what, ": dtype is ", is_float8(dtype) ? dtype : into,
          ", expected one with arithmetic; cast it first");
   }
+  if (is_complex(dtype) && (op == ReduceOp::max || op == ReduceOp::min)) {
+    fail(what, ": dtype is ", dtype, ", expected a real one; complex numbers have no order");
+  }
+  if (is_complex(dtype) != is_complex(into)) {
+    fail(what, ": dtype of the result is ", into, ", expected ", dtype);
+  }
   if (dtype != into && !(is_floating(dtype) && is_floating(into))) {
     fail(what, ": dtype of the result is ", into, ", expected ", dtype,
          "; only floating dtypes convert");
@@ -153,6 +159,11 @@ void reduce_n(ReduceOp op, DType dtype, std::span<const void* const> sources,
               const ReduceInto& into, int64_t count) {
   check_reduction("reduction", op, dtype, into.dtype);
   if (count == 0 || sources.empty()) return;
+  if (is_complex(dtype)) {
+    ReduceInto parts = into;
+    parts.dtype = real_dtype(into.dtype);
+    return reduce_n(op, real_dtype(dtype), sources, parts, 2 * count);
+  }
   if (cuda::kWithCuda && into.device.kind == DeviceKind::cuda) {
     std::vector<MemoryBlock> blocks;
     for (const void* source : sources) {

@@ -31,6 +31,24 @@ inline MemoryBlock transposed(const MemoryBlock& block) {
   return exchanged(block, block.shape.ndim() - 2, block.shape.ndim() - 1);
 }
 
+/// A complex block as a real one: its real and imaginary parts in a new last dim.
+inline MemoryBlock parts_of(MemoryBlock block) {
+  for (int64_t& stride : block.strides) stride *= 2;
+  block.shape.push_back(2);
+  block.strides.push_back(1);
+  block.dtype = real_dtype(block.dtype);
+  return block;
+}
+
+/// The real parts of a complex block, or the imaginary ones.
+inline MemoryBlock part_of(const MemoryBlock& block, bool imaginary) {
+  MemoryBlock part = parts_of(block);
+  part.shape.erase(part.shape.ndim() - 1);
+  part.strides.erase(part.strides.ndim() - 1);
+  if (imaginary) part.data = static_cast<char*>(part.data) + size_of(part.dtype);
+  return part;
+}
+
 }  // namespace weft
 
 /// Declares a host function with one implementation per device, `host::name` and `cuda::name`.

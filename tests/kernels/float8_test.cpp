@@ -132,6 +132,7 @@ TEST(Float8, RoundsDoublesOnce) {
 TEST(Float8, ConvertsFromAndToEveryDtype) {
   for (int i = 0; i < kDTypes; ++i) {
     const auto other = static_cast<DType>(i);
+    if (is_complex(other)) continue;
     for (const DType float8 : {f8_e4m3, f8_e5m2}) {
       const std::vector<double> values =
           other == boolean ? std::vector<double>{0, 1, 1, 0} : std::vector<double>{0, 1, 6, 24};

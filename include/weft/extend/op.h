@@ -106,6 +106,8 @@ struct OpSpec {
   std::vector<Takes> takes = {};
   /// True when the op only moves or compares elements: it takes f8 too. A view always does.
   bool moves = false;
+  /// Takes complex operands; unless given, if it moves elements. False: it needs their order.
+  std::optional<bool> complex = {};
   /// Checked before the rule is evaluated. Without it, any numbers are accepted.
   Structure structure = {};
 
@@ -124,12 +126,10 @@ struct OpSpec {
   /// Returns result 0 as a view of operand 0, or nullopt when forward must copy.
   std::function<std::optional<View>(const Call&)> view = {};
   std::function<void(const Grad&)> backward = {};
-  /// The op's meaning in simpler ops. It is the oracle of forward in tests and, in an op without
-  /// `backward`, what its gradient is computed from.
+  /// The op's meaning in simpler ops: the oracle of tests and, without `backward`, its gradient.
   OpDefinition definition = {};
 
-  /// Small results that ranks reduce before forward when one of the factors `staged_over` is
-  /// sharded.
+  /// Small results that ranks reduce before forward when a factor of `staged_over` is sharded.
   std::vector<std::string> staged_over = {};
   std::vector<Stage> stages = {};
   /// Computes all results in place of forward when the first factor of `staged_over` is sharded, by

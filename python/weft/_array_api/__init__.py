@@ -51,10 +51,10 @@ class _Namespace:
         return _weft.Device("cpu")
 
     def default_dtypes(self, *, device=None):
-        """The default dtypes; there is no complex one."""
+        """The default dtypes."""
         return {
             "real floating": _weft.float32,
-            "complex floating": None,
+            "complex floating": _weft.complex64,
             "integral": _weft.int64,
             "indexing": _weft.int64,
         }

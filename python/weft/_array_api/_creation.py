@@ -15,7 +15,9 @@ __all__ = ["asarray", "eye", "full", "full_like"]
 def _dtype_of_number(value):
     if isinstance(value, (bool, np.bool_)):
         return _weft.bool
-    return _weft.int64 if isinstance(value, numbers.Integral) else _weft.float32
+    if isinstance(value, numbers.Integral):
+        return _weft.int64
+    return _weft.float32 if isinstance(value, numbers.Real) else _weft.complex64
 
 
 def full(
@@ -72,7 +74,8 @@ _WIDENED = (_weft.bfloat16, _weft.float8_e4m3fn, _weft.float8_e5m2)
 
 
 def _numpy_of(obj, dtype, copy):
-    """Nested sequences and numbers as an array; Python floats become float32."""
+    """Nested sequences and numbers as an array; Python floats become float32, and complex numbers
+    complex64."""
     if copy is False:
         raise ValueError(
             f"asarray: copy is False for a {type(obj).__name__}, expected None or True"
@@ -89,6 +92,8 @@ def _numpy_of(obj, dtype, copy):
     while isinstance(first, (list, tuple)) and first:
         first = first[0]
     has_dtype = hasattr(first, "dtype")
+    if array.dtype == "complex128" and not has_dtype:
+        return array.astype("complex64")
     return array.astype("float32") if array.dtype == "float64" and not has_dtype else array
 
 

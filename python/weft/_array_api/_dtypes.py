@@ -4,9 +4,9 @@
 from typing import NamedTuple
 
 from weft import _weft
-from weft._arguments import described, tensor_of
+from weft._arguments import described
 
-__all__ = ["can_cast", "conj", "finfo", "iinfo", "isdtype", "result_type"]
+__all__ = ["can_cast", "finfo", "iinfo", "isdtype", "result_type"]
 
 class finfo_object(NamedTuple):
     """The result of `finfo`: bits, eps, max, min, smallest_normal, dtype."""
@@ -31,6 +31,11 @@ _FLOATING = {
     _weft.bfloat16: _finfo(_weft.bfloat16, 7, 127),
     _weft.float16: _finfo(_weft.float16, 10, 15),
     _weft.float64: _finfo(_weft.float64, 52, 1023),
+}
+# Complex dtypes have the limits of their parts.
+_COMPLEX = {
+    _weft.complex64: _FLOATING[_weft.float32],
+    _weft.complex128: _FLOATING[_weft.float64],
 }
 _FLOAT8 = {
     # E4M3 has no infinity: its greatest exponent holds numbers too.
@@ -63,8 +68,8 @@ KINDS = {
     "unsigned integer": _UNSIGNED,
     "integral": tuple(_INTEGRAL),
     "real floating": tuple(_FLOATING),
-    "complex floating": (),
-    "numeric": (*_INTEGRAL, *_FLOATING),
+    "complex floating": tuple(_COMPLEX),
+    "numeric": (*_INTEGRAL, *_FLOATING, *_COMPLEX),
 }
 
 
@@ -79,7 +84,9 @@ def dtype_of(what, given):
 
 
 def check_fits(what, value, dtype):
-    """ValueError when a number is out of an integer dtype's range."""
+    """ValueError when a number is out of an integer dtype's range, or complex for a real dtype."""
+    if isinstance(value, complex) and not dtype.is_complex:
+        raise ValueError(f"{what}: value is complex, expected a real number for {dtype.name}")
     limits = _INTEGRAL.get(dtype)
     if limits and not limits.min <= value <= limits.max:
         shown = " ".join(str(value).split())
@@ -99,15 +106,10 @@ def can_cast(from_, to):
     return _weft.promote(from_, to) is to
 
 
-def conj(x):
-    """The complex conjugates: x itself, because no dtype is complex."""
-    return tensor_of(x)
-
-
 def finfo(type):
     """Limits of a floating dtype, or of a tensor's dtype; ValueError for other dtypes."""
     dtype = dtype_of("finfo", type)
-    limits = _FLOATING.get(dtype) or _FLOAT8.get(dtype)
+    limits = _FLOATING.get(dtype) or _COMPLEX.get(dtype) or _FLOAT8.get(dtype)
     if limits is None:
         raise ValueError(f"finfo: dtype is {dtype.name}, expected a floating one; see iinfo")
     return limits
@@ -135,12 +137,13 @@ def isdtype(dtype, kind):
 
 def result_type(*arrays_and_dtypes):
     """The dtype to which all arguments promote. Python numbers are weak: an int makes bool int64, a
-    float makes integers float32. ValueError when all arguments are numbers."""
-    numbers = {type(x) for x in arrays_and_dtypes if isinstance(x, (bool, int, float))}
+    float makes integers float32, a complex number makes the rest complex. ValueError when all
+    arguments are numbers."""
+    numbers = {type(x) for x in arrays_and_dtypes if isinstance(x, (bool, int, float, complex))}
     dtypes = [
         dtype_of("result_type", x)
         for x in arrays_and_dtypes
-        if not isinstance(x, (bool, int, float))
+        if not isinstance(x, (bool, int, float, complex))
     ]
     if not dtypes:
         raise ValueError(
@@ -149,7 +152,9 @@ def result_type(*arrays_and_dtypes):
     result = dtypes[0]
     for dtype in dtypes[1:]:
         result = _weft.promote(result, dtype)
-    if float in numbers and not result.is_floating_point:
+    if complex in numbers and not result.is_complex:
+        return _weft.promote(result, _weft.complex64)
+    if float in numbers and not (result.is_floating_point or result.is_complex):
         return _weft.float32
     if int in numbers and result is _weft.bool:
         return _weft.int64

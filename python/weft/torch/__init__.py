@@ -82,6 +82,8 @@ _OF_NUMBERS = {type(True): _weft.bool, type(1): _weft.int64, type(1.0): _weft.fl
 
 
 def _kind(dtype):
+    if dtype.is_complex:
+        return 3
     return 2 if dtype.is_floating_point else dtype is not _weft.bool
 
 

@@ -164,7 +164,7 @@ void MpiEngine::poll() noexcept {
 }
 
 void MpiEngine::take(int from, const MpiHeader& header, MpiPayload payload) {
-  if (header.dtype > DType::f8_e5m2 || header.elements < 0) fail_malformed(from);
+  if (header.dtype > DType::c128 || header.elements < 0) fail_malformed(from);
   switch (header.to.topic) {
     case MpiTopic::failure: return take_failure(header, payload);
     case MpiTopic::end: ended_[static_cast<size_t>(from)] = 1; return;

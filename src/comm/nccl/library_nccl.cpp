@@ -101,6 +101,9 @@ static ncclDataType_t type_of(DType dtype) {
     // NCCL has no integers of 16 bits; their bits move as those of a half.
     case DType::i16:
     case DType::u16: return ncclFloat16;
+    case DType::c64:
+    case DType::c128:
+      fail("nccl: dtype is ", dtype, ", expected a real one; send view_as_real of the tensor");
     default: return ncclUint8;
   }
 }

@@ -48,7 +48,7 @@ static void copy_transposed(const Iteration& loops) {
       for (int64_t j = 0; j < length; j += kTileLength) {
         const int64_t outer = i / down * lines + line;
         const Line to = loops.line(0, outer, j), from = loops.line(1, outer, j);
-        visit_word(size_of(to.dtype), [&]<class T>(Type<T>) {
+        visit_moved(size_of(to.dtype), [&]<class T>(Type<T>) {
           transpose_tile<T>(to, loops.stride(0, last - 1), from, tile,
                             std::min(kTileLength, length - j));
         });
@@ -109,8 +109,12 @@ void copy(const MemoryBlock& out, const MemoryBlock& in) {
 }
 
 void fill(const MemoryBlock& out, Number value) {
-  alignas(8) std::byte element[8];
-  if (is_integer(out.dtype)) {
+  alignas(16) std::byte element[16];
+  if (is_complex(out.dtype)) {
+    const MemoryBlock parts = parts_of(MemoryBlock{element, out.dtype, out.device, {}, {}});
+    store_element<double>(element, parts.dtype, 0, value.value);
+    store_element<double>(element, parts.dtype, 1, value.imaginary);
+  } else if (is_integer(out.dtype)) {
     store_element<int64_t>(element, out.dtype, 0, value.bits);
   } else {
     store_element<double>(element, out.dtype, 0, value.value);
@@ -130,12 +134,13 @@ namespace weft {
 namespace {
 
 struct AddScaled {
+  static constexpr bool kTakesComplex = true;
   double factor;
   template <class T> WEFT_FN T operator()(T a, T b) const { return a + b * T(factor); }
 };
 
 struct AddPlain {
-  static constexpr bool kWraps = true;
+  static constexpr bool kWraps = true, kTakesComplex = true;
   template <class T> WEFT_FN T operator()(T a, T b) const { return a + b; }
 };
 

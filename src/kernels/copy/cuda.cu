@@ -128,6 +128,7 @@ static void copy_here(const MemoryBlock& out, const MemoryBlock& in) {
   if (elements == 0) return;
   const Stream stream = current_stream(out.device);
   if (out.dtype != in.dtype) {
+    if (is_complex(out.dtype)) refuse_complex("copy", out.dtype);
     if (convert_fast(loops, stream)) return;
     const auto convert = [&]<class C>(Type<C>) {
       launch(ConvertKernel<C>{elements, nest_of<2>(loops), out.data, out.dtype, in.data, in.dtype},
@@ -205,6 +206,7 @@ template <class F> static void fill_by(const F& f, const MemoryBlock& out, const
 }
 
 void fill(const MemoryBlock& out, Number value) {
+  if (is_complex(out.dtype)) refuse_complex("fill", out.dtype);
   const Nest<1> nest = nest_of<1>(Iteration("fill", out.shape, {&out}));
   if (is_integer(out.dtype)) return fill_by(Same<int64_t>{value.bits}, out, nest);
   fill_by(Same<double>{value.value}, out, nest);

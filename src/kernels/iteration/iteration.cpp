@@ -127,7 +127,44 @@ static constexpr bool kIsMade = read_as(dtype_of<From>, dtype_of<To>) ==
                                 dtype_of<From>&& written_as(dtype_of<To>,
                                                             dtype_of<From>) == dtype_of<To>;
 
+/// Converts elements to Complex<R>; those of real ones have no imaginary part.
+template <class R, class From>
+static void convert_to_complex(void* to_data, int64_t to_stride, const void* from_data,
+                               int64_t from_stride, int64_t n) {
+  auto* to = static_cast<Complex<R>*>(to_data);
+  const auto* from = static_cast<const From*>(from_data);
+  for (int64_t i = 0; i < n; ++i) {
+    const From x = from[i * from_stride];
+    if constexpr (is_complex_type<From>) {
+      to[i * to_stride] = {static_cast<R>(x.re), static_cast<R>(x.im)};
+    } else {
+      to[i * to_stride] = {static_cast<R>(static_cast<Compute<From>>(x)), R(0)};
+    }
+  }
+}
+
+template <class R> static LineConverter complex_converter(DType from) {
+  if (is_complex(from)) {
+    return visit_complex(
+        from, []<class From>(Type<From>) -> LineConverter { return convert_to_complex<R, From>; });
+  }
+  return visit(from, []<class From>(Type<From>) -> LineConverter {
+    using Read = std::conditional_t<std::is_same_v<From, bool>, uint8_t, From>;
+    return convert_to_complex<R, Read>;
+  });
+}
+
+static LineConverter converter_with_complex(DType to, DType from) {
+  using Double = Complex<double>;
+  if (to == from) {
+    return to == DType::c64 ? convert_elements<int64_t, int64_t> : convert_elements<Double, Double>;
+  }
+  if (!is_complex(to)) fail("copy: dtype is ", from, ", expected a real one for ", to);
+  return to == DType::c64 ? complex_converter<float>(from) : complex_converter<double>(from);
+}
+
 LineConverter line_converter(DType to, DType from) {
+  if (is_complex(to) || is_complex(from)) return converter_with_complex(to, from);
   return visit(written_as(to, from), [&](auto target) -> LineConverter {
     return visit(read_as(from, to), [](auto source) -> LineConverter {
       using To = typename decltype(target)::type;

@@ -73,15 +73,15 @@ BlasThreads::~BlasThreads() { alone_ ? blas_mutex.unlock() : blas_mutex.unlock_s
 namespace {
 
 /// A factor of a row-major product as BLAS, which has column-major matrices, reads it.
-struct BlasMatrix {
+template <class T> struct BlasMatrix {
   const char* operation;
-  const double* data;
+  const T* data;
   int leading;
 
   BlasMatrix(const Matrix& x, int64_t rows, int64_t columns) {
     const DenseRows dense = dense_rows(x, rows, columns);
     operation = dense.transposed ? "T" : "N";
-    data = x.as<double>();
+    data = x.as<T>();
     leading = static_cast<int>(std::max<int64_t>(1, dense.leading));
   }
 };
@@ -92,13 +92,18 @@ bool is_for_blas(const Matrix& x, int64_t rows, int64_t columns) {
 }
 
 /// c = a b + beta c by one thread; c has dense rows.
-void multiply_part(const Product& p) {
-  const BlasMatrix a(p.a, p.m, p.k), b(p.b, p.k, p.n), c(p.c, p.m, p.n);
+template <class T> void multiply_as(const Product& p) {
+  const BlasMatrix<T> a(p.a, p.m, p.k), b(p.b, p.k, p.n), c(p.c, p.m, p.n);
   const int m = static_cast<int>(p.m), n = static_cast<int>(p.n), k = static_cast<int>(p.k);
-  const double one = 1, beta = p.beta;
+  const T one(1), beta(p.beta);
   const BlasThreads single(1);
-  Lapack<double>::gemm(b.operation, a.operation, &n, &m, &k, &one, b.data, &b.leading, a.data,
-                       &a.leading, &beta, p.c.as<double>(), &c.leading, 1, 1);
+  Lapack<T>::gemm(b.operation, a.operation, &n, &m, &k, &one, b.data, &b.leading, a.data,
+                  &a.leading, &beta, p.c.as<T>(), &c.leading, 1, 1);
+}
+
+void multiply_part(const Product& p) {
+  if (p.c.dtype == DType::f64) return multiply_as<double>(p);
+  visit_complex(p.c.dtype, [&]<class T>(Type<T>) { multiply_as<T>(p); });
 }
 
 void add_bias(const Product& p) {
@@ -119,11 +124,12 @@ bool multiply_by_blas(const Product& given) {
 #endif
   Product p = given;
   ScratchMemory scratch;
-  if (!is_for_blas(p.a, p.m, p.k)) p.a = copied(p.a, p.m, p.k, DType::f64, scratch);
-  if (!is_for_blas(p.b, p.k, p.n)) p.b = copied(p.b, p.k, p.n, DType::f64, scratch);
+  if (!is_for_blas(p.a, p.m, p.k)) p.a = copied(p.a, p.m, p.k, p.a.dtype, scratch);
+  if (!is_for_blas(p.b, p.k, p.n)) p.b = copied(p.b, p.k, p.n, p.b.dtype, scratch);
   const bool in_place = is_for_blas(p.c, p.m, p.n);
   if (!in_place) {
-    p.c = {scratch.take<double>(p.m * p.n), DType::f64, p.n, 1};
+    const auto bytes = static_cast<int64_t>(size_of(p.c.dtype));
+    p.c = {scratch.take<char>(p.m * p.n * bytes), p.c.dtype, p.n, 1};
     p.beta = 0;
   }
   const Matrix computed = p.c;
@@ -147,7 +153,7 @@ bool multiply_by_blas(const Product& given) {
     multiply_part(part);
   });
   if (!in_place) store_matrix(computed, given.m, given.n, given.c, given.beta);
-  add_bias(given);
+  if (given.c.dtype == DType::f64) add_bias(given);
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "src/base/complex.h"
 #include "src/base/loaded_library.h"
 
 // The functions of BLAS and LAPACK that weft calls, for float and double. Their matrices are in
@@ -75,5 +76,16 @@ class BlasThreads {
 
 }  // namespace weft
 
+#define WEFT_COMPLEX_BLAS(T, p)                                                                   \
+  extern "C" {                                                                                    \
+  void p##gemm_(const char*, const char*, const int*, const int*, const int*, const T*, const T*, \
+                const int*, const T*, const int*, const T*, T*, const int*, size_t, size_t);      \
+  }                                                                                               \
+  namespace weft {                                                                                \
+  template <> struct Lapack<T> { WEFT_BLAS_MEMBER(gemm, p##gemm_); };                             \
+  }
+
 WEFT_LAPACK(float, s)
 WEFT_LAPACK(double, d)
+WEFT_COMPLEX_BLAS(weft::Complex<float>, c)
+WEFT_COMPLEX_BLAS(weft::Complex<double>, z)

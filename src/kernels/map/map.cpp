@@ -34,6 +34,7 @@ struct Mapping : MapCall {
 template <class Loop> static Loop loop_for(const LoopsByType<Loop>& loops, DType dtype) {
   if (dtype == DType::u64 && loops[dtype]) return loops[dtype];
   const Loop loop = loops[compute_dtype(dtype)];
+  if (!loop && is_complex(dtype)) fail("map: operands are ", dtype, ", expected real ones");
   if (!loop && is_floating(dtype)) fail("map: operands are ", dtype, ", expected integers");
   if (!loop) fail("map: operands are integers, expected floating ones");
   return loop;
@@ -41,12 +42,15 @@ template <class Loop> static Loop loop_for(const LoopsByType<Loop>& loops, DType
 
 DType MapCall::dtype() const {
   if (count == results) return compute_dtype(blocks[0]->dtype);
-  bool floating = false, any_u64 = false;
+  bool floating = false, any_u64 = false, any_complex = false, any_wide = false;
   for (int i = results; i < count; ++i) {
-    if (blocks[i]->dtype == DType::f64) return DType::f64;
+    any_complex |= is_complex(blocks[i]->dtype);
+    any_wide |= real_dtype(blocks[i]->dtype) == DType::f64;
     floating |= is_floating(blocks[i]->dtype);
     any_u64 |= blocks[i]->dtype == DType::u64;
   }
+  if (any_complex) return any_wide ? DType::c128 : DType::c64;
+  if (any_wide) return DType::f64;
   return floating ? DType::f32 : any_u64 ? DType::u64 : DType::i64;
 }
 
@@ -58,7 +62,7 @@ static constexpr int64_t kConverted = 512;
 /// unless all have the dtype of the loop.
 static void run_dense(const Mapping& mapping, bool simple, int64_t begin, int64_t end) {
   const int64_t step = simple ? end - begin : kConverted;
-  alignas(64) std::byte buffers[kMaxMapBlocks][kConverted * sizeof(double)];
+  alignas(64) std::byte buffers[kMaxMapBlocks][kConverted * sizeof(Complex<double>)];
   char* data[kMaxMapBlocks];
   void* pointers[kMaxMapBlocks];
   int64_t bytes[kMaxMapBlocks];
@@ -98,7 +102,7 @@ static bool is_direct(const Mapping& mapping, const Iteration& loops, int block,
 
 /// Buffers of a chunk for blocks that are not dense or have another dtype than the loop.
 struct MapBuffers {
-  alignas(64) std::byte memory[kMaxMapBlocks][kMapChunk * sizeof(double)];
+  alignas(64) std::byte memory[kMaxMapBlocks][kMapChunk * sizeof(Complex<double>)];
   bool used[kMaxMapBlocks];
 
   Line line(const Mapping& mapping, int block, int64_t element) {
@@ -111,8 +115,8 @@ struct MapBuffers {
 /// returns false, with nothing done, when the chunk's lines are not adjacent.
 static bool move_side_by_side(const Iteration& loops, int block, const MapChunk& chunk,
                               const Line& dense, bool stores) {
-  // Loops over narrow integers have no such moves.
-  const bool is_wide = compute_dtype(dense.dtype) == dense.dtype;
+  // Loops over narrow integers and complex numbers have no such moves.
+  const bool is_wide = compute_dtype(dense.dtype) == dense.dtype && !is_complex(dense.dtype);
   if (!loops.is_transposed(block) || chunk.lines == 1 || !is_wide) return false;
   const int64_t plane = loops.size(loops.ndim() - 2);
   if (chunk.outer % plane + chunk.lines > plane) return false;

@@ -85,8 +85,11 @@ template <class F> inline constexpr bool depends_on_sign = requires { F::kDepend
 /// True when the result for narrow integers is that for the same numbers in 64 bits, truncated.
 template <class F> inline constexpr bool keeps_width = requires { F::kKeepsWidth; };
 
-/// The dtypes that a functor supports.
-enum class MapDomain { any, floating, integer };
+/// True when the functor is defined on complex numbers.
+template <class F> inline constexpr bool takes_complex = requires { F::kTakesComplex; };
+
+/// The dtypes that a functor supports; those with kTakesComplex support complex ones too.
+enum class MapDomain { any, floating, integer, complex };
 
 /// Adds loops over narrow integers, for both signs where the result depends on it.
 template <class F, int... kIn, class... Narrow>
@@ -108,13 +111,13 @@ template <class F, class C, int... kIn> constexpr void add_loops(MapLoops& loops
 template <class F, MapDomain kDomain, int... kIn>
 constexpr MapLoops map_loops(std::integer_sequence<int, kIn...>) {
   MapLoops loops;
-  if constexpr (kDomain != MapDomain::integer) {
+  if constexpr (kDomain == MapDomain::any || kDomain == MapDomain::floating) {
     add_loops<F, float, kIn...>(loops, DType::f32);
     add_loops<F, double, kIn...>(loops, DType::f64);
     loops.gives_bool =
         std::is_same_v<decltype(std::declval<const F&>()(Repeat<float, kIn>()...)), bool>;
   }
-  if constexpr (kDomain != MapDomain::floating) {
+  if constexpr (kDomain == MapDomain::any || kDomain == MapDomain::integer) {
     using Integer = std::conditional_t<wraps<F>, uint64_t, int64_t>;
     add_loops<F, Integer, kIn...>(loops, DType::i64);
     if constexpr (keeps_width<F>) {
@@ -122,6 +125,10 @@ constexpr MapLoops map_loops(std::integer_sequence<int, kIn...>) {
                                   Type<uint8_t>{}, Type<uint16_t>{}, Type<uint32_t>{});
     }
     if constexpr (depends_on_sign<F>) add_loops<F, uint64_t, kIn...>(loops, DType::u64);
+  }
+  if constexpr (takes_complex<F>) {  // kernels of GPUs are real
+    loops.on_cpu[DType::c64] = map_loop<F, Complex<float>, kIn...>;
+    loops.on_cpu[DType::c128] = map_loop<F, Complex<double>, kIn...>;
   }
   return loops;
 }
@@ -138,8 +145,8 @@ struct MapCall {
   int results, count;
 
   const Shape& shape() const { return blocks[0]->shape; }
-  /// Returns the dtype that the operands are computed in: f32, f64, i64 or, with an operand of u64,
-  /// u64.
+  /// Returns the dtype that the operands are computed in: f32, f64, c64, c128, i64 or, with an
+  /// operand of u64, u64.
   DType dtype() const;
 };
 

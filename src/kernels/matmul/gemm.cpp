@@ -26,6 +26,7 @@ static void check_dtypes(const MemoryBlock& a, const MemoryBlock& b, const Memor
   if (out.dtype != a.dtype && !widened)
     fail("gemm: dtype of the result is ", out.dtype, ", expected ", a.dtype);
   if (a.dtype == DType::boolean) fail("gemm: dtype is bool, expected a number");
+  if (is_complex(a.dtype) && out.device.kind == DeviceKind::cuda) refuse_complex("gemm", a.dtype);
   if (a.device != out.device || b.device != out.device) {
     fail("gemm: operands are on ", a.device, " and ", b.device, ", expected ", out.device,
          ", where the result is");

@@ -155,8 +155,25 @@ template <class F> static void visit_pair(DType from, DType to, const F& f) {
   });
 }
 
+/// to = from + beta * to, for complex elements of one dtype.
+static void store_complex(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
+                          float beta) {
+  visit_complex(from.dtype, [&]<class T>(Type<T>) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const T* source = from.as<T>() + i * from.row;
+      T* target = to.as<T>() + i * to.row;
+      for (int64_t j = 0; j < columns; ++j) {
+        T& place = target[j * to.column];
+        const T value = source[j * from.column];
+        place = beta == 0 ? value : value + place * static_cast<decltype(place.re)>(beta);
+      }
+    }
+  });
+}
+
 void copy_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to,
                  double factor) {
+  if (is_complex(from.dtype)) return store_complex(from, rows, columns, to, 0);
   visit_pair(from.dtype, to.dtype, [&]<class From, class To>(Type<From>, Type<To>) {
     if (rows * columns <= kParallelGrain) {
       return copy_elements<From, To>(from, rows, columns, to, factor);
@@ -184,6 +201,7 @@ const void* bias_in(DType dtype, const Product& product, ScratchMemory& scratch)
 
 void store_matrix(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to, float beta) {
   if (beta == 0) return copy_matrix(from, rows, columns, to);
+  if (is_complex(from.dtype)) return store_complex(from, rows, columns, to, beta);
   visit_pair(from.dtype, to.dtype, [&]<class From, class To>(Type<From>, Type<To>) {
     const auto factor = factor_as<Computed<From>>(beta);
     for (int64_t i = 0; i < rows; ++i) {

@@ -249,6 +249,20 @@ void multiply_narrow(const Product& given) {
 /// Below this many multiplications a call of oneDNN (0.4 µs) takes longer than the plain loops.
 static constexpr int64_t kTinyProduct = 16384;
 
+/// Computes a product of complex matrices in plain loops.
+template <class T> static void multiply_complex(const Product& p) {
+  using R = decltype(T::re);
+  for (int64_t i = 0; i < p.m; ++i) {
+    for (int64_t j = 0; j < p.n; ++j) {
+      const T *a = p.a.as<T>() + i * p.a.row, *b = p.b.as<T>() + j * p.b.column;
+      T sum(0);
+      for (int64_t l = 0; l < p.k; ++l) sum = sum + a[l * p.a.column] * b[l * p.b.row];
+      T& c = p.c.as<T>()[i * p.c.row + j * p.c.column];
+      c = p.beta == 0 ? sum : sum + c * static_cast<R>(p.beta);
+    }
+  }
+}
+
 void multiply(const Product& product) {
   if (product.m == 0 || product.n == 0) return;
   const bool tiny = product.m * product.n * product.k <= kTinyProduct;
@@ -259,7 +273,12 @@ void multiply(const Product& product) {
 #endif
   const bool in_f64 = product.a.dtype == DType::f64 && product.c.dtype == DType::f64;
   const int64_t greatest = std::max({product.m, product.n, product.k});
-  if (in_f64 && !tiny && greatest <= INT32_MAX && multiply_by_blas(product)) return;
+  const bool with_complex = is_complex(product.a.dtype);
+  if ((in_f64 || with_complex) && !tiny && greatest <= INT32_MAX && multiply_by_blas(product))
+    return;
+  if (with_complex) {
+    return visit_complex(product.a.dtype, [&]<class T>(Type<T>) { multiply_complex<T>(product); });
+  }
   visit_element(product.a.dtype, [&]<class T>(Type<T>) {
     using C = Computed<T>;
     plain_product<C>(product, std::is_same_v<T, C> ? product.a.dtype : dtype_of<C>);

@@ -111,8 +111,8 @@ template <class T> void fetch_ahead(const T* row, int64_t elements) {
 /// per thread.
 void multiply_onednn(const Product& product);
 
-/// Computes a product of f64 by BLAS; m, n, k are from 1 to INT32_MAX. Returns false, with nothing
-/// done, where OpenBLAS is missing.
+/// Computes a product of f64, c64 or c128 by BLAS; m, n, k are from 1 to INT32_MAX. Returns false,
+/// with nothing done, where OpenBLAS is missing.
 bool multiply_by_blas(const Product& product);
 
 /// Returns whether the processor has instructions for products of bf16.

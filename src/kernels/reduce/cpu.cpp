@@ -298,6 +298,9 @@ static void run_reduction(const ReducePlan& plan, const ReduceLoops<C>& loops, d
 void reduce(Reduction reduction, const MemoryBlock& out, const MemoryBlock& in, const Dims& dims,
             double factor, bool accumulate) {
   if (fill_extreme(reduction, out, in)) return;
+  if (is_complex(in.dtype) && reduction == Reduction::sum) {
+    return host::reduce(reduction, parts_of(out), parts_of(in), dims, factor, accumulate);
+  }
   const ReducePlan plan(out, in, dims);
   visit_compute(in.dtype, [&]<class C>(Type<C>) {
     const auto loops =

@@ -278,7 +278,7 @@ static void take(const Taking& t, const MemoryBlock& out, const MemoryBlock& in)
   if (t.slices && t.inner > 1) {
     return take_slices(t, out.as<char>(), in.as<char>(), t.inner * bytes);
   }
-  visit_word(size_of(in.dtype), [&]<class T>(Type<T>) { take_elements<T>(t, out.data, in.data); });
+  visit_moved(size_of(in.dtype), [&]<class T>(Type<T>) { take_elements<T>(t, out.data, in.data); });
 }
 
 std::optional<int64_t> take_along(const MemoryBlock& out, const MemoryBlock& in,
@@ -338,11 +338,27 @@ static void write_typed(const Taking& t, T* places, const T* in, WriteMode mode)
   }
 }
 
+static void write_complex(const Taking& t, const MemoryBlock& out, const MemoryBlock& in,
+                          WriteMode mode) {
+  visit_complex(in.dtype, [&]<class T>(Type<T>) {
+    if (mode == WriteMode::add) {
+      host::fill(out, 0);
+      add_elements(t, out.as<T>(), in.as<T>());
+    } else if (mode == WriteMode::replace) {
+      write_elements(t, out.as<T>(), in.as<T>(), [](T& place, T value) { place = value; });
+    } else {
+      refuse_complex("write_along", in.dtype);
+    }
+  });
+}
+
 std::optional<int64_t> write_along(const MemoryBlock& out, const MemoryBlock& in,
                                    const MemoryBlock& indices, int dim, WriteMode mode,
                                    bool checks) {
   const Taking t(out, in, indices, dim, checks);
-  if (mode == WriteMode::add) {
+  if (is_complex(in.dtype)) {
+    write_complex(t, out, in, mode);
+  } else if (mode == WriteMode::add) {
     add(t, out, in);
   } else {
     visit(in.dtype, [&]<class T>(Type<T>) { write_typed(t, out.as<T>(), in.as<T>(), mode); });

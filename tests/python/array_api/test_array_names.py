@@ -44,7 +44,11 @@ linalg.eigvalsh() linalg.inv() linalg.matmul() linalg.matrix_norm(keepdims, ord)
 linalg.matrix_power() linalg.matrix_rank(rtol) linalg.matrix_transpose() linalg.outer()
 linalg.pinv(rtol) linalg.qr(mode) linalg.slogdet() linalg.solve() linalg.svd(full_matrices)
 linalg.svdvals() linalg.tensordot(axes) linalg.trace(offset, dtype) linalg.vecdot(axis)
-linalg.vector_norm(axis, keepdims, ord)
+linalg.vector_norm(axis, keepdims, ord) real() imag() conj()
+fft.fft(n, axis, norm) fft.ifft(n, axis, norm) fft.fftn(s, axes, norm) fft.ifftn(s, axes, norm)
+fft.rfft(n, axis, norm) fft.irfft(n, axis, norm) fft.rfftn(s, axes, norm) fft.irfftn(s, axes, norm)
+fft.hfft(n, axis, norm) fft.ihfft(n, axis, norm) fft.fftfreq(d, dtype, device)
+fft.rfftfreq(d, dtype, device) fft.fftshift(axes) fft.ifftshift(axes)
 """
 VALUES = """
 e inf nan newaxis pi bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64
@@ -141,11 +145,11 @@ def test_inspection():
     assert defaults["real floating"] is weft.zeros(1).dtype
     assert defaults["integral"] is weft.arange(2).dtype
     assert defaults["indexing"] is weft.argmax(weft.zeros(1)).dtype
-    assert defaults["complex floating"] is None
+    assert defaults["complex floating"] is weft.complex64
     assert info.capabilities()["max dimensions"] == weft.zeros((1,) * 32).ndim
     with pytest.raises(ValueError):
         weft.zeros((1,) * 33)
-    assert len(info.dtypes()) == 11  # bool, 8 integers, 2 floating
+    assert len(info.dtypes()) == 13  # bool, 8 integers, 2 floating, 2 complex
     for kind in (
         "bool",
         "signed integer",
