@@ -195,7 +195,7 @@ std::string_view name_of(Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-static std::string bytes_in_words(int64_t bytes) {
+std::string bytes_in_words(int64_t bytes) {
   if (bytes < 1024) return concat(bytes, " B");
   double amount = static_cast<double>(bytes);
   size_t unit = 0;

@@ -121,6 +121,9 @@ class PlanProgram {
   uint64_t content;
 };
 
+/// "32.0 MiB".
+std::string bytes_in_words(int64_t bytes);
+
 /// True when step `i` makes a part of the plan's result, directly in its place: the step and the
 /// following last one are phases of one exchange, and the last one reduces nothing.
 bool is_made_in_result(const Plan& plan, size_t i);

@@ -80,6 +80,7 @@
 #include "weft/text_dataset.h"
 #include "weft/threads.h"
 #include "weft/tier.h"
+#include "weft/to_mesh.h"
 #include "weft/tokenizer.h"
 #include "weft/torch.h"
 #include "weft/trace.h"

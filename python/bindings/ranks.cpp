@@ -77,7 +77,14 @@ void bind_communicator(py::module_& m) {
       .def("barrier", &Communicator::barrier, Released(), "Returns when all ranks have called it")
       .def("split", &Communicator::split, Released(), "color"_a, "key"_a, "name"_a,
            "Groups of equal `color`, ordered by (key, rank); a negative color joins none. "
-           "Collective");
+           "Collective")
+      .def(
+          "subgroup",
+          [](const Communicator& self, const std::vector<int>& ranks, const std::string& name) {
+            return self.subgroup(ranks, name);
+          },
+          Released(), "ranks"_a, "name"_a = "group",
+          "The group of these ranks, in that order; called by them only");
   getter(
       communicator, "traffic",
       "(bytes this rank received from others, calls it made) over this communicator",

@@ -11,6 +11,7 @@
 #include "weft/ops/factories.h"
 #include "weft/ops/shapes.h"
 #include "weft/picture.h"
+#include "weft/to_mesh.h"
 
 namespace weft::python {
 
@@ -40,6 +41,13 @@ static Tensor redistributed(const Tensor& x, const py::object& first, const py::
   if (!placements)
     fail_type("redistribute: placements are missing, expected one an axis of the mesh");
   return released([&] { return x.redistribute(*placements); });
+}
+
+static Tensor moved_to_mesh(const Tensor& x, const std::optional<DeviceMesh>& mesh,
+                            const Placements& placements, const std::optional<Communicator>& ranks,
+                            int64_t round_bytes) {
+  const MeshMoveOptions options{ranks.value_or(Communicator()), round_bytes};
+  return released([&] { return to_mesh(x, mesh.value_or(DeviceMesh()), placements, options); });
 }
 
 /// No communication: all of it follows from the layout.
@@ -83,8 +91,72 @@ static void bind_layout(py::class_<Tensor>& tensor) {
       "redistribute(placements) or redistribute(device_mesh, placements). It has ended when it "
       "returns, with async_op or without",
       &redistributed);
+  def(tensor, "to_mesh(mesh, placements=None, *, ranks=None, round_bytes=0)",
+      "The same values over another mesh, as weft.to_mesh gives them", &moved_to_mesh);
   tensor.def("full_tensor", &Tensor::full_tensor, Released(),
              "The whole on each rank, as a tensor of one device");
+}
+
+static ChosenPlacements chosen_by(const py::object& given) {
+  if (!PyCallable_Check(given.ptr())) {
+    const auto placements = placements_of(given);
+    if (!placements) {
+      fail_type("to_mesh: placements are a ", type_of(given),
+                ", expected one an axis of the mesh, ",
+                "or a function of a tensor's name and shape");
+    }
+    return [all = *placements](const std::string&, const Shape&) { return all; };
+  }
+  return [kept = Callable(py::reinterpret_borrow<py::function>(given))](const std::string& name,
+                                                                        const Shape& shape) {
+    const Locked lock;
+    const auto placements = placements_of(kept(name, shape));
+    if (placements) return *placements;
+    fail("to_mesh: placements of tensor ", in_quotes(name), " are another object, expected one an ",
+         "axis of the mesh");
+  };
+}
+
+static void bind_mesh_moves(py::module_& m) {
+  py::class_<MeshMove> bound(
+      m, "MeshMove",
+      "A move of tensors from the ranks of one mesh to those of another: planned once, and run any "
+      "number of times. print() shows what each rank receives from which other");
+  bound.def(py::init([](const TensorsByName& tensors, const std::optional<DeviceMesh>& mesh,
+                        const py::object& placements, const std::optional<Communicator>& ranks,
+                        int64_t round_bytes) {
+              const ChosenPlacements chosen = chosen_by(placements);
+              const MeshMoveOptions options{ranks.value_or(Communicator()), round_bytes};
+              const DeviceMesh to = mesh.value_or(DeviceMesh());
+              return released([&] { return MeshMove(tensors, to, chosen, options); });
+            }),
+            "tensors"_a, "mesh"_a, "placements"_a = py::none(), py::kw_only(),
+            "ranks"_a = py::none(), "round_bytes"_a = 0,
+            "Collective over the ranks of both meshes. `tensors`: a dict, empty on ranks outside "
+            "of the mesh that they come from; `mesh`: None on ranks outside of it; `placements`: "
+            "of all tensors, or a function of a tensor's name and shape; `ranks`: a group of the "
+            "ranks of both meshes, unless one mesh has all ranks of the other; `round_bytes`: the "
+            "most bytes that a rank packs at a time where ranks do not share memory");
+  def(bound, "run(tensors, into=None)",
+      "The tensors over the mesh that they move to, or None for each on ranks outside of it; or "
+      "moves them into existing ones. Collective",
+      [](const MeshMove& self, const TensorsByName& tensors,
+         const std::optional<TensorsByName>& into) -> std::map<std::string, MaybeTensor> {
+        const Unlocked release;
+        if (into) {
+          self.run(tensors, *into);
+          return {into->begin(), into->end()};
+        }
+        const TensorsByName moved = self.run(tensors);
+        return {moved.begin(), moved.end()};
+      });
+  getter(bound, "received_bytes", "Bytes that a run receives on this rank",
+         [](const MeshMove& self) { return self.received_bytes(); });
+  getter(bound, "kept_bytes", "Bytes that a run copies from this rank's own parts",
+         [](const MeshMove& self) { return self.kept_bytes(); });
+  getter(bound, "ranks", "The group whose ranks make the move",
+         [](const MeshMove& self) { return self.ranks(); });
+  bound.def("__str__", &MeshMove::explain);
 }
 
 static void bind_gradients(py::class_<Tensor>& tensor) {
@@ -219,6 +291,7 @@ void bind_tensor(py::module_& m, py::class_<Tensor>& tensor) {
       .def(
           "__repr__", [](const Tensor& x) { return concat(x); }, Released());
   bind_layout(tensor);
+  bind_mesh_moves(m);
   bind_gradients(tensor);
   bind_derivatives(m, tensor);
   bind_shape_methods(tensor);

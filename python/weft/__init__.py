@@ -27,6 +27,7 @@ from weft._fsdp import FSDPModule, register_fsdp_forward_method
 from weft._names import *
 from weft._program import estimate
 from weft._explain import explain
+from weft._to_mesh import to_mesh
 from weft import autograd, fft, linalg, nn, ops, optim, pipeline, testing, training
 from weft import torch as _torch
 from weft._arguments import missing_in as _missing_in
