@@ -6,7 +6,8 @@ Matrices are the last two dims, the others a batch, whose cuts over a mesh stay.
 from collections import namedtuple as _namedtuple
 
 from weft import _weft
-from weft._arguments import accept_words as _accept_words, tensor_of as _tensor_of
+from weft._arguments import accept_words as _accept_words, described as _described
+from weft._arguments import tensor_of as _tensor_of
 from weft._weft import cholesky_inverse as cholesky_inverse, cholesky_solve as cholesky_solve
 from weft._weft import cross as cross, diagonal as diagonal, matmul as matmul
 from weft._weft import matrix_exp as matrix_exp, matrix_transpose as matrix_transpose
@@ -212,7 +213,7 @@ def matrix_norm(x, ord="fro", axis=(-2, -1), keepdims=False):
     x = _tensor_of(x)
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
     if len(axes) != 2:
-        raise ValueError(f"matrix_norm: axis is {axis!r}, expected two dims")
+        raise ValueError(f"matrix_norm: axis is {_described(axis)}, expected two dims")
     if axes != (-2, -1):
         places = sorted(d % x.ndim for d in axes) if x.ndim else []
         x = _weft.moveaxis(x, axes, (-2, -1))
