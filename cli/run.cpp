@@ -12,6 +12,7 @@
 #include <iostream>
 #include <memory>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "cli/commands.h"
@@ -31,6 +32,7 @@ static constexpr const char* kFlightVariable = "WEFT_FLIGHT";
 static constexpr const char* kFlightPrefix = "weft-flight-";
 static constexpr size_t kFlightsKept = 16;
 static constexpr double kLongestTimeout = 1e9;
+static constexpr int kMostRestarts = 1'000'000;
 
 namespace {
 
@@ -38,6 +40,7 @@ namespace {
 struct LaunchedProgram {
   int ranks = 0;
   double timeout = 0;
+  int restarts = 0;
   bool no_prefix = false;
   /// The program and its arguments.
   std::vector<std::string> command;
@@ -61,7 +64,8 @@ static std::vector<std::string> cut_program(int& argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--") return {argv + i + 1, argv + std::exchange(argc, i)};
     const bool is_np = flag == "-np";
-    const bool has_value_next = is_np || flag == "-n" || flag == "--np" || flag == "--timeout";
+    const bool has_value_next =
+        is_np || flag == "-n" || flag == "--np" || flag == "--timeout" || flag == "--restarts";
     if (is_np) argv[i][2] = '\0';
     i += has_value_next ? 2 : 1;
   }
@@ -100,24 +104,23 @@ static void forget_old_flights(const std::string& newest) {
   for (size_t i = kFlightsKept - 1; i < found.size(); ++i) fs::remove_all(found[i].second, error);
 }
 
-/// Starts the processes and returns the exit code when all have ended; a failure's cause is printed
-/// to stderr.
-static int run_program(const LaunchedProgram& o) {
-  if (o.command.empty() || o.command[0].empty()) {
-    fail("run: the program is missing, expected weft run -n N -- program arguments");
-  }
+/// Starts the processes and returns when all have ended; a failure's cause is printed to stderr.
+/// `seconds` end them, unless it is 0.
+static LaunchReport launched(const LaunchedProgram& o, const std::vector<std::string>& command,
+                             double seconds, int restart) {
   LaunchOptions options{.ranks = o.ranks, .prefix = !o.no_prefix, .job = new_job()};
-  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(o.timeout * 1000));
-  if (o.timeout > 0 && options.timeout.count() == 0) options.timeout = std::chrono::milliseconds(1);
+  options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+  if (seconds > 0 && options.timeout.count() == 0) options.timeout = std::chrono::milliseconds(1);
   const bool is_given = std::getenv(kFlightVariable) != nullptr;
   const std::string flight = is_given ? "" : flight_folder(options.job);
   if (!is_given) options.environment.emplace_back(kFlightVariable, flight);
-  const LaunchReport report = launch(o.command, options);
+  if (restart > 0) options.environment.emplace_back("WEFT_RESTART", std::to_string(restart));
+  const LaunchReport report = launch(command, options);
   outlive_readers();
   std::error_code ignored;
   if (report.code == 0) {
     if (!is_given) fs::remove_all(flight, ignored);
-    return 0;
+    return report;
   }
   std::cerr << "weft run: " << escaped(report.cause) << '\n';
   if (!is_given && fs::is_directory(flight, ignored)) {
@@ -125,7 +128,64 @@ static int run_program(const LaunchedProgram& o) {
     std::cerr << "weft run: the last operations of the ranks are in " << printable(flight)
               << "; to see them: weft trace " << printable(flight) << " -o trace.json\n";
   }
-  return report.code;
+  return report;
+}
+
+/// The value of a flag of a command, "--save DIR" or "--save=DIR"; empty without.
+static std::string flag_of(const std::vector<std::string>& command, const std::string& flag) {
+  for (size_t i = 0; i < command.size(); ++i) {
+    if (command[i] == flag && i + 1 < command.size()) return command[i + 1];
+    if (command[i].starts_with(flag + '=')) return command[i].substr(flag.size() + 1);
+  }
+  return {};
+}
+
+/// The command of a restart: `weft train` goes on from the newest complete checkpoint of --save.
+static std::vector<std::string> restarted(std::vector<std::string> command) {
+  const bool trains =
+      command.size() > 1 && command[1] == "train" && fs::path(command[0]).filename() == "weft";
+  if (!trains) return command;
+  const std::string save = flag_of(command, "--save");
+  if (save.empty()) {
+    fail("run: --save of weft train is missing, expected a directory for --restarts to go on from");
+  }
+  // The run's own folder, also where the first start began from another one.
+  std::erase_if(command, [](const std::string& word) { return word.starts_with("--resume="); });
+  const auto given = std::ranges::find(command, "--resume");
+  if (given != command.end() && given + 1 != command.end()) command.erase(given, given + 2);
+  command.insert(command.end(), {"--resume", save});
+  return command;
+}
+
+/// Whether another start may do better: a rank failed, of itself, after it had started.
+static bool may_restart(const LaunchReport& report) {
+  constexpr int kWrongUsage = 2, kTimedOut = 124, kNotStarted = 127;
+  constexpr int kFinal[] = {0, kWrongUsage, kTimedOut, kNotStarted};
+  return report.rank >= 0 && !report.requested &&
+         std::ranges::find(kFinal, report.code) == std::end(kFinal);
+}
+
+/// Runs the program, again after failures, and returns the exit code.
+static int run_program(const LaunchedProgram& o) {
+  if (o.command.empty() || o.command[0].empty()) {
+    fail("run: the program is missing, expected weft run -n N -- program arguments");
+  }
+  using Clock = std::chrono::steady_clock;
+  constexpr double kLongestWait = 60;
+  const std::vector<std::string> again = o.restarts > 0 ? restarted(o.command) : o.command;
+  const auto began = Clock::now();
+  double wait = 1;
+  for (int restart = 0;; ++restart) {
+    const double passed = std::chrono::duration<double>(Clock::now() - began).count();
+    const bool is_limited = o.timeout > 0 && restart > 0;
+    const double left = is_limited ? std::max(1e-3, o.timeout - passed) : o.timeout;
+    const LaunchReport report = launched(o, restart == 0 ? o.command : again, left, restart);
+    if (restart == o.restarts || !may_restart(report)) return report.code;
+    std::cerr << concat("weft run: restart ", restart + 1, " of ", o.restarts, " in ", wait,
+                        " s\n");
+    std::this_thread::sleep_for(std::chrono::duration<double>(wait));
+    wait = std::min(2 * wait, kLongestWait);
+  }
 }
 
 void add_run(CLI::App& program, int& argc, char** argv, int& code) {
@@ -133,10 +193,13 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   LaunchedProgram& o = *launched;
   CLI::App* run = program.add_subcommand("run", "Start a program as N processes of this host");
   run->footer(
-      "weft run -n N [--timeout S] [--no-prefix] -- program arguments\n"
+      "weft run -n N [--timeout S] [--restarts N] [--no-prefix] -- program arguments\n"
       "Example: weft run -n 4 -- weft train --data src\n"
       "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
       "Signals are passed on to all. When one rank fails the others are ended too.\n"
+      "With --restarts all are then started again, after 1 s, 2 s, 4 s, ... up to 60 s, with the\n"
+      "number of the restart as WEFT_RESTART; weft train goes on from the newest complete\n"
+      "checkpoint of its --save. A stop by a signal, the timeout, and exit code 2 are final.\n"
       "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
       "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
       "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.");
@@ -146,6 +209,9 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   add_number(*run, "--timeout", o.timeout, "End all after so many seconds (default: never)", 0,
              kLongestTimeout)
       ->type_name("S");
+  takes_whole(run->add_option("--restarts", o.restarts,
+                              "Start again after so many failures of a rank (default: 0)"),
+              0, kMostRestarts);
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();
   o.command = cut_program(argc, argv);

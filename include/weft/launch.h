@@ -37,6 +37,10 @@ struct LaunchReport {
   int rank = -1;
   /// "rank 1 exited with code 3 after 1.2 s"; empty when all went well.
   std::string cause = {};
+  /// The ranks ended because a signal asked them to: one passed on by the launcher, or one that a
+  /// rank handled, which then exited with 128 + SIGTERM, SIGINT, SIGUSR2 or SIGHUP, as `weft train`
+  /// does after it has saved.
+  bool requested = false;
 };
 
 /// A key that no other launch has: "<user>-<process>-<random, hex>".

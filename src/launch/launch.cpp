@@ -126,7 +126,7 @@ class LaunchedJob {
   }
 
   void fail_first(int code, int rank, std::string cause) {
-    if (report_.code == 0) report_ = {code, rank, std::move(cause)};
+    if (report_.code == 0) report_ = {code, rank, std::move(cause), report_.requested};
   }
 
   /// poll's timeout: until something is due that no descriptor announces.
@@ -181,6 +181,10 @@ class LaunchedJob {
   }
 
   void ended(int rank, const RankExit& how) {
+    constexpr int kStops[] = {SIGTERM, SIGINT, SIGUSR2, SIGHUP};
+    const bool has_stopped =
+        how.signal == 0 && std::ranges::find(kStops, how.code - 128) != std::end(kStops);
+    if (report_.code == 0) report_.requested = has_stopped || told_to_end_ != 0;
     if (told_to_end_ != 0 && how.code == 128 + told_to_end_) {
       // The rank ended as told: the others take the time that they need.
       return fail_first(how.code, rank,

@@ -46,6 +46,7 @@ TEST_F(Run, RefusesWrongFlags) {
   expect_usage_error("-n 2", "the program is missing, expected weft run -n N -- program");
   expect_usage_error("-n 2 --", "the program is missing");
   expect_usage_error("-n 2 --timeout -1 -- true", "--timeout is -1");
+  expect_usage_error("-n 2 --restarts -1 -- true", "--restarts is -1");
   expect_usage_error("-n 2 --timeout nan -- true", "--timeout");
   EXPECT_EQ(weft_run("-n x -- true").text,
             "weft: -n is x, expected a whole number from 1 to 1024\n");
@@ -220,6 +221,70 @@ TEST_F(Run, PassesOnWhatIsTyped) {
   EXPECT_EQ(terminal.code(), 0);
   EXPECT_NE(terminal.screen().find("[0] rank 0 got second"), std::string::npos);
   EXPECT_EQ(times(terminal.screen(), "end"), 2u) << terminal.screen();
+}
+
+TEST_F(Run, StartsAgainAfterFailures) {
+  const std::string starts = scratch_.path("starts");
+  const Outcome outcome =
+      weft_run(concat("-n 2 --restarts 3 -- sh -c 'echo \"start $WEFT_RESTART.\" >>", starts,
+                      "; test $WEFT_RANK = 0 || test \"$WEFT_RESTART\" = 2 || exit 3'"));
+  expect(outcome, 0, "weft run: restart 1 of 3 in 1 s\n");
+  EXPECT_TRUE(has(outcome.text, "weft run: restart 2 of 3 in 2 s\n"));
+  EXPECT_FALSE(has(outcome.text, "restart 3"));
+  EXPECT_EQ(times(run("cat " + starts).text, "start"), 6u);
+  expect(weft_run("-n 1 --restarts 1 -- sh -c 'exit 3'"), 3, "restart 1 of 1");
+}
+
+TEST_F(Run, DoesNotRepeatWhatIsFinal) {
+  for (const char* end : {"exit 2", "exit 143", "exit 130"}) {
+    const Outcome outcome = weft_run(concat("-n 1 --restarts 5 -- sh -c '", end, "'"));
+    EXPECT_EQ(concat("exit ", outcome.code), end);
+    EXPECT_FALSE(has(outcome.text, "restart")) << outcome.text;
+  }
+  expect(weft_run("-n 1 --restarts 5 -- /no/such/program"), 127, "/no/such/program");
+  expect(weft_run("-n 1 --restarts 5 --timeout 0.3 -- sleep 1000"), 124, "timeout");
+  // The timeout is of all starts together.
+  expect(weft_run("-n 1 --restarts 9 --timeout 1.2 -- sh -c 'exit 3'"), 124, "restart 1 of 9");
+  expect(weft_run("-n 1 --restarts 5 -- sh -c 'sleep 0.2; kill -TERM $PPID; exec sleep 1000'"),
+         128 + SIGTERM, "ended by SIGTERM");
+}
+
+TEST_F(Run, LetsTrainGoOnFromItsCheckpoints) {
+  const std::string weft = scratch_.write("weft", "#!/bin/sh\necho args \"$@\"; exit 1\n");
+  std::filesystem::permissions(weft, std::filesystem::perms::owner_all);
+  const auto train = [&](const std::string& flags) {
+    return weft_run(concat("-n 1 --no-prefix --restarts 1 -- ", weft, " train ", flags));
+  };
+  Outcome both = train("--save run --steps 3");
+  EXPECT_TRUE(has(both.text, "args train --save run --steps 3\n")) << both.text;
+  EXPECT_TRUE(has(both.text, "args train --save run --steps 3 --resume run\n")) << both.text;
+  both = train("--resume other --save=run");
+  EXPECT_TRUE(has(both.text, "args train --resume other --save=run\n")) << both.text;
+  EXPECT_TRUE(has(both.text, "args train --save=run --resume run\n")) << both.text;
+  expect(train("--steps 3"), 2,
+         "run: --save of weft train is missing, expected a directory for --restarts to go on from");
+}
+
+TEST_F(Run, ARestartedTrainingEndsAsAnUninterruptedOne) {
+  const std::string text = scratch_.write("text", std::string(4000, 'a') + "bcd");
+  const auto train = [&](const std::string& save) {
+    return concat(WEFT_PROGRAM, " train --data ", text,
+                  " --model tiny --seq 16 --batch 4 --threads 1 --steps 12 --save-every 2 --keep 0"
+                  " --save ",
+                  save);
+  };
+  const std::string whole = scratch_.path("whole"), killed = scratch_.path("killed");
+  expect(weft_run(concat("-n 2 -- ", train(whole))), 0, "saved");
+  // Rank 1 is killed once.
+  const Outcome outcome = weft_run(concat(
+      "-n 2 --restarts 1 -- sh -c 'if test $WEFT_RANK = 1 && test -z \"$WEFT_RESTART\"; then"
+      " (while ! ls ",
+      killed, "/step-*4-* >&- 2>&-; do sleep 0.01; done; kill -KILL $$) & fi; exec \"$0\" \"$@\"' ",
+      train(killed), " --resume ", killed));
+  expect(outcome, 0, "weft run: rank 1 was killed by SIGKILL");
+  EXPECT_TRUE(has(outcome.text, "restart 1 of 1 in 1 s"));
+  expect(run(concat(WEFT_PROGRAM, " ckpt diff ", whole, "/step-*12-* ", killed, "/step-*12-*")), 0,
+         " 0 differences");
 }
 
 TEST_F(Run, TellsWhereTheFlightRecordIs) {
