@@ -166,6 +166,7 @@ class Training {
     o.most_skipped = options_.most_skipped;
     o.patience = options_.patience;
     o.keep_best = options_.keep_best;
+    o.check_replicas = options_.check_replicas;
     o.checkpoints = options_.checkpoints;
     o.model_files = options_.init;
     o.pipeline = pipeline_;

@@ -129,6 +129,7 @@ static void add_loop_flags(CLI::App& train, TrainOptions& o) {
   add_policy(train, "--on-non-finite", o.on_non_finite,
              "The same for a loss or a gradient that is not finite");
   add_whole(train, "--most-skipped", o.most_skipped, "Steps in a row that may be skipped", 0);
+  add_whole(train, "--check-replicas", o.check_replicas, "Steps between checks of replicas", 0);
   add_whole(
       train, "--shadow", o.shadow,
       "Compute one op call in so many again, on whole tensors by the op's definition, and end "

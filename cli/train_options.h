@@ -59,6 +59,7 @@ struct TrainOptions {
   int64_t validation_batches = 4;
   bool keep_best = false;
   int patience = 0;
+  int64_t check_replicas = 0;
   double spike = 0;
   std::string on_spike = "stop", on_non_finite = "stop";
   int most_skipped = 10;

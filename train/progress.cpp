@@ -100,6 +100,9 @@ void Progress::tell_line(const StepReport& report) {
     }
     if (report.experts->dropped > 0) line += concat("  ", report.experts->dropped, " dropped");
   }
+  if (report.slow_rank >= 0) {
+    line += formatted("  slow: rank %d, %.1f x the median", report.slow_rank, report.slowness);
+  }
   if (!report.skipped.empty()) line += concat("  skipped: ", report.skipped);
   options_.tell(concat(line, "  ", duration_text(left), " left"));
 }

@@ -102,9 +102,10 @@ void Trainer::Run::check_options() const {
     fail("trainer: validation has no end, expected validation_batches above 0");
   }
   const std::pair<const char*, int64_t> counts[] = {
-      {"validate_every", o.validate_every},     {"validation_batches", o.validation_batches},
-      {"most_skipped", o.most_skipped},         {"patience", o.patience},
-      {"save_every", o.checkpoints.save_every}, {"keep", o.checkpoints.keep}};
+      {"validate_every", o.validate_every}, {"validation_batches", o.validation_batches},
+      {"most_skipped", o.most_skipped},     {"patience", o.patience},
+      {"check_replicas", o.check_replicas}, {"save_every", o.checkpoints.save_every},
+      {"keep", o.checkpoints.keep}};
   for (const auto& [name, count] : counts) {
     if (count < 0) fail("trainer: ", name, " is ", count, ", expected at least 0");
   }
@@ -357,6 +358,9 @@ bool Trainer::Run::end_step(StepReport& report) {
   const bool is_best = validates && policies_.note_validation(step, validation_loss);
   if (is_best && options_.keep_best) saver_->save_best(step);
   is_over_ = step == options_.steps || (validates && policies_.is_patience_over());
+  compare_ranks(report.parts, step);
+  const int64_t every = options_.check_replicas;
+  if (every > 0 && step % every == 0) check_bits(step);
   const auto saving = Clock::now();
   const bool ends = saver_->after_step(step, is_over_, stops_);
   save_seconds_ = seconds_since(saving);

@@ -91,6 +91,8 @@ class Trainer::Run {
   void add_digests();
   bool validates_after(int64_t step) const;
   bool end_step(StepReport& report);
+  void check_bits(int64_t step);
+  void compare_ranks(const PartSeconds& parts, int64_t step);
   void tell_end_by_patience() const;
   void compare_options() const;
   void tell(const std::string& line) const {
@@ -133,6 +135,9 @@ class Trainer::Run {
   bool is_resumed_ = false, stops_ = false, is_over_ = false;
   int64_t done_ = 0;
   Clock::time_point started_;
+  /// Seconds of this rank's own work since ranks compared it, and what they found.
+  double busy_ = 0, slowness_ = 1;
+  int slow_rank_ = -1;
   /// Seconds of waiting for saves after the last step.
   double save_seconds_ = 0;
 };

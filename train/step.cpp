@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 
 #include "train/run.h"
@@ -219,6 +220,8 @@ StepReport Trainer::Run::train_step(int64_t step) {
   report.step = step;
   set_rates(step - 1, report);
   report.parts.save = save_seconds_;
+  report.slow_rank = slow_rank_;
+  report.slowness = slow_rank_ < 0 ? 1 : slowness_;
   const std::vector<MicroBatch> batches = batches_of(step);
   report.parts.data = lap(since);
   if (batches.empty()) {
@@ -259,6 +262,36 @@ void Trainer::Run::report_figures(StepReport& report, Clock::time_point began, i
   report.seconds = std::chrono::duration<double>(now - started_).count();
   report.bytes_moved = bytes_moved() - moved;
   report.memory = memory_statistics(options_.device.kind);
+}
+
+/// Ends the run where ranks with the same parameters hold other bits: a rank computes wrongly.
+void Trainer::Run::check_bits(int64_t step) {
+  const TraceSpan span("check_replicas");
+  try {
+    if (!options_.pipeline) return check_replicas(model_);
+    for (const auto& stage : options_.pipeline->stages()) check_replicas(*stage);
+  } catch (const std::invalid_argument& error) {
+    throw std::runtime_error(concat(error.what(), ", after step ", step));
+  }
+}
+
+/// Compares how long the ranks' own work of the last steps took.
+void Trainer::Run::compare_ranks(const PartSeconds& parts, int64_t step) {
+  constexpr int64_t kSteps = 8;
+  constexpr double kSlow = 1.3;
+  const Communicator& ranks = mesh_.communicator();
+  if (ranks.size() == 1 || options_.device != cpu) return;
+  busy_ += parts.data + parts.forward_backward + parts.update - parts.collectives.value_or(0);
+  if (step % kSteps != 0) return;
+  const auto own = static_cast<int64_t>(1e9 * std::exchange(busy_, 0));
+  std::vector<int64_t> all = ranks.all_gather_numbers({&own, 1});
+  const auto slowest = std::ranges::max_element(all) - all.begin();
+  const auto most = static_cast<double>(all[static_cast<size_t>(slowest)]);
+  const auto middle = all.begin() + (std::ssize(all) - 1) / 2;
+  std::ranges::nth_element(all, middle);
+  slowness_ = most / static_cast<double>(std::max<int64_t>(1, *middle));
+  slow_rank_ = slowness_ > kSlow ? static_cast<int>(slowest) : -1;
+  if (slow_rank_ >= 0) const TraceSpan span("slow rank", slow_rank_);
 }
 
 namespace {

@@ -62,6 +62,11 @@ struct StepReport {
   PartSeconds parts = {};
   /// Memory of this rank so far.
   MemoryStatistics memory;
+  /// The rank whose own work took longest in the last steps that were compared, and how many times
+  /// the median of all ranks it took; -1 where it is not above 1.3 times, is not known yet, and for
+  /// computations on GPUs.
+  int slow_rank = -1;
+  double slowness = 1;
   /// Why the step left the weights as they are; empty where it updated them.
   std::string skipped = {};
   /// The factor of the loss in backward, of a model that computes in f16.

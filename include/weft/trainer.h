@@ -82,6 +82,9 @@ struct TrainerOptions {
   LossScalerOptions scaler = {};
   /// The most steps in a row that are skipped.
   int most_skipped = 10;
+  /// Steps between checks that ranks with the same parameters hold equal bits (`check_replicas`),
+  /// before they are saved: a difference ends the run and names rank and parameter; 0: none.
+  int64_t check_replicas = 0;
   /// The run ends when so many validations in a row find no lower loss; 0: it goes on.
   int patience = 0;
   /// Saves to the folder "best" of `save` whenever a validation finds a lower loss.

@@ -180,6 +180,10 @@ static void bind_reports(py::module_& m) {
       .def_readonly("seconds", &StepReport::seconds, "Since the first step began")
       .def_readonly("skipped", &StepReport::skipped,
                     "Reason why the step left the weights as they are; '' where it updated them")
+      .def_readonly("slow_rank", &StepReport::slow_rank,
+                    "The rank whose own work took longest lately, where that is above 1.3 times "
+                    "the median of all ranks; else -1")
+      .def_readonly("slowness", &StepReport::slowness, "How many times the median it took; else 1")
       .def_readonly("loss_scale", &StepReport::loss_scale,
                     "The factor of the loss in backward of a float16 model, else None");
 }
@@ -219,11 +223,11 @@ void bind_trainer(py::module_& m) {
       option("spike", &C::spike), choice("trainer", "on_spike", &C::on_spike, {"stop", "skip"}),
       within(&C::scaler, option("loss_scale", &LossScalerOptions::scale)),
       option("most_skipped", &C::most_skipped), option("patience", &C::patience),
-      option("keep_best", &C::keep_best), option("model_files", &C::model_files),
-      option("metrics", &C::metrics), in(option("save", &R::save)),
-      in(option("save_every", &R::save_every)), in(option("keep", &R::keep)),
-      in(option("resume", &R::resume)), in(option("allow_change", &R::allow_change)),
-      in(option("heeds_signals", &R::heeds_signals)),
+      option("keep_best", &C::keep_best), option("check_replicas", &C::check_replicas),
+      option("model_files", &C::model_files), option("metrics", &C::metrics),
+      in(option("save", &R::save)), in(option("save_every", &R::save_every)),
+      in(option("keep", &R::keep)), in(option("resume", &R::resume)),
+      in(option("allow_change", &R::allow_change)), in(option("heeds_signals", &R::heeds_signals)),
       function_field<const std::string&>("tell", &C::tell),
       function_field<const StepReport&>("on_step", &C::on_step),
       function_field<int64_t, double>("on_evaluation", &C::on_evaluation),
@@ -244,7 +248,8 @@ void bind_trainer(py::module_& m) {
       "there is a checkpoint; on any number of ranks. tell(line), on rank 0; on_step(StepReport), "
       "on_evaluation(step, loss) and on_save(path), on all ranks. spike: a loss above so many "
       "times the median of the last 32 is a spike. patience: validations in a row without a lower "
-      "loss that end the run. keep_best: saves to the folder best of `save`, too");
+      "loss that end the run. keep_best: saves to the folder best of `save`, too. "
+      "check_replicas: steps between checks that replicas of parameters have equal bits");
   trainer
       .def("run", &Trainer::run, Released(),
            "Resumes and runs the remaining steps. False when a signal or stop() ended it before")

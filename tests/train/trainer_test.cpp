@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
+#include <thread>
 
 #include "tests/train/formula_rows.h"
 #include "weft/layers.h"
@@ -138,6 +140,12 @@ class OwnModule : public Module {
   std::shared_ptr<Linear> head_;
 };
 
+Tensor loss_of_own(OwnModule& model, const Trainer::Batch& batch) {
+  const Shape flat = {batch.ids.numel()};
+  return cross_entropy(reshape(model(batch.ids), {flat[0], kFormulaVocabulary}),
+                       reshape(batch.targets, flat));
+}
+
 TEST(Trainer, TakesAnyModuleAndLoss) {
   on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
     OwnModule model;
@@ -151,9 +159,7 @@ TEST(Trainer, TakesAnyModuleAndLoss) {
     options.on_step = [&](const StepReport& report) { losses.push_back(report.loss); };
     const auto loss = [&](const Trainer::Batch& batch) {
       ++calls;
-      const Shape flat = {batch.ids.numel()};
-      return cross_entropy(reshape(model(batch.ids), {flat[0], kFormulaVocabulary}),
-                           reshape(batch.targets, flat));
+      return loss_of_own(model, batch);
     };
     const Sharding rows(mesh, {Shard(0)});
     Trainer trainer(model, std::make_shared<FormulaRows>(60), optimizer, rows, options, loss);
@@ -162,6 +168,57 @@ TEST(Trainer, TakesAnyModuleAndLoss) {
     EXPECT_LT(losses.back(), losses.front());
     EXPECT_EQ(optimizer.learning_rate(), 3e-2);
     EXPECT_GE(calls, 2 * 19);
+  });
+}
+
+TEST(Trainer, NamesASlowRank) {
+  on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
+    OwnModule model;
+    fully_shard(model, mesh);
+    model.materialize();
+    AdamW optimizer(model.named_parameters());
+    TrainerOptions options = formula_options();
+    std::vector<int> slow;
+    std::string told;
+    options.on_step = [&](const StepReport& report) {
+      slow.push_back(report.slow_rank);
+      EXPECT_EQ(report.slowness > 1.3, report.slow_rank >= 0);
+    };
+    options.tell = [&](const std::string& line) { told = line; };
+    const auto loss = [&](const Trainer::Batch& batch) {
+      if (mesh.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return loss_of_own(model, batch);
+    };
+    const Sharding rows(mesh, {Shard(0)});
+    Trainer(model, std::make_shared<FormulaRows>(60), optimizer, rows, options, loss).run();
+    EXPECT_EQ(slow.front(), -1);
+    EXPECT_EQ(slow.back(), 1);
+    if (mesh.rank() == 0) {
+      EXPECT_NE(told.find("slow: rank 1, "), std::string::npos) << told;
+    }
+  });
+}
+
+TEST(Trainer, EndsWhereReplicasDiffer) {
+  on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
+    OwnModule model;
+    fully_shard(model, mesh, {.strategy = Strategy::ddp()});
+    model.materialize();
+    AdamW optimizer(model.named_parameters());
+    TrainerOptions options = formula_options();
+    options.check_replicas = 4;
+    options.on_step = [&](const StepReport& report) {
+      if (report.step != 5 || mesh.rank() != 2) return;
+      const Tensor value = model.named_parameters()[1].parameter->value();
+      value.block().as<uint32_t>()[3] ^= 1;
+    };
+    const Sharding rows(mesh, {Shard(0)});
+    Trainer trainer(model, std::make_shared<FormulaRows>(60), optimizer, rows, options,
+                    [&](const Trainer::Batch& batch) { return loss_of_own(model, batch); });
+    EXPECT_EQ(error_of<std::runtime_error>([&] { trainer.run(); }),
+              "check_replicas: parameter \"head.weight\" on rank 2 differs from that on rank 0, "
+              "expected equal replicas along axis dp, after step 8");
+    EXPECT_EQ(trainer.step(), 8);
   });
 }
 
