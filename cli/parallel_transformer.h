@@ -114,6 +114,9 @@ void set_block_policies(TransformerModel& model, const ParallelOptions& options)
 /// The mesh axis that cuts sequences.
 inline constexpr const char* kSequenceAxis = "cp";
 
+/// The index of the axis "cp" if several ranks share sequences; otherwise -1.
+int sequence_axis(const DeviceMesh& mesh);
+
 /// Returns the strategy with a row for the axis "cp" of `data`, whose ranks shard parameters as
 /// those of the last row.
 Strategy with_sequences(Strategy strategy, const DeviceMesh& data);

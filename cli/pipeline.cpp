@@ -23,10 +23,6 @@ static PipelineProgram program_of(const ParallelOptions& o) {
                           static_cast<int>(o.chunks));
 }
 
-static bool mesh_has(const std::string& mesh, const char* name) {
-  return std::ranges::count(parsed_axes(mesh), name, &MeshAxis::name) > 0;
-}
-
 void check_pipeline(const TrainOptions& options, const TransformerConfig& config) {
   const ParallelOptions& o = options.parallel;
   if (pipeline_ranks(o) == 0) {
@@ -37,7 +33,6 @@ void check_pipeline(const TrainOptions& options, const TransformerConfig& config
     return;
   }
   const std::pair<const char*, bool> others[] = {
-      {"an axis cp", mesh_has(o.mesh, kSequenceAxis)},
       {"--lora", o.adapters.lora.has_value()},
       {"--sample", options.sample > 0},
       {"--cuda-graph", options.cuda_graph},
@@ -57,10 +52,6 @@ void check_pipeline(const TrainOptions& options, const TransformerConfig& config
   if (config.layers < stages) {
     fail("--mesh ", o.mesh, ": number of stages is ", stages, ", expected at most ", config.layers,
          ", the layers of the model");
-  }
-  if (config.tied && stages > 1 && pipeline_ranks(o) == 1) {
-    fail("--mesh ", o.mesh, ": axis pp has 1 rank, expected at least 2 for several stages of a ",
-         "model whose head is tied to the embedding");
   }
 }
 
@@ -106,6 +97,12 @@ std::shared_ptr<PipelinedTransformer> pipelined(const Communicator& world,
         transformer_styles(config, {.sequence_parallel = options.sequence_parallel.value_or(true),
                                     .parts = options.async_tp}));
   }
+  if (sequence_axis(stage_mesh) >= 0) {
+    pipeline->share_sequences(kSequenceAxis,
+                              sequence_way_named("--sequence-way", options.sequence_way));
+  }
+  FullyShardOptions sharding = sharding_of(options);
+  sharding.strategy = with_sequences(std::move(sharding.strategy), axes_of_rows(stage_mesh));
   for (const std::shared_ptr<TransformerModel>& stage : pipeline->stages()) {
     if (options.float8) {
       convert_to_float8(*stage,
@@ -116,7 +113,7 @@ std::shared_ptr<PipelinedTransformer> pipelined(const Communicator& world,
                  .blocks = stage->blocks(),
                  .units = stage->units(),
                  .expert_axis = expert_axis},
-                axes_of_rows(stage_mesh), sharding_of(options), options.choice.fine_units);
+                axes_of_rows(stage_mesh), sharding, options.choice.fine_units);
   }
   return pipeline;
 }

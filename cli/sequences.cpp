@@ -5,9 +5,7 @@
 #include "cli/numbers.h"
 #include "cli/parallel_transformer.h"
 #include "weft/adapters.h"
-#include "weft/extend/pattern.h"
-#include "weft/ops/sequences.h"
-#include "weft/tensor.h"
+#include "weft/shared_batch.h"
 
 namespace weft::cli {
 
@@ -52,20 +50,11 @@ Strategy with_sequences(Strategy strategy, const DeviceMesh& data) {
   return strategy;
 }
 
-/// The index of the axis "cp" if several ranks share sequences; otherwise -1.
-static int sequence_axis(const DeviceMesh& mesh) {
+int sequence_axis(const DeviceMesh& mesh) {
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
     if (mesh.axis_name(axis) == kSequenceAxis && mesh.axis_size(axis) > 1) return axis;
   }
   return -1;
-}
-
-/// Cuts rows along the sequence, with the tokens in their order.
-static Tensor cut_in_order(const Tensor& rows, const DeviceMesh& mesh, int axis) {
-  if (!rows) return rows;
-  Pattern pattern = rows.sharding().pattern();
-  pattern.set(axis, Shard(1));
-  return redistributed(rows, Sharding::of(mesh, pattern));
 }
 
 static bool has_adapter_dropout(Module& model) {
@@ -75,26 +64,12 @@ static bool has_adapter_dropout(Module& model) {
   });
 }
 
-/// Not with dropout, which draws by place, nor where the rotation follows the length of a row.
-static bool takes_any_order(TransformerModel& model) {
-  const TransformerConfig& c = model.config();
-  const RopeScalingKind kind = c.rope_scaling.kind;
-  const bool drops = c.embedding_dropout + c.residual_dropout + c.attention_dropout > 0 ||
-                     has_adapter_dropout(model);
-  return c.causal && !drops && kind != RopeScalingKind::dynamic &&
-         kind != RopeScalingKind::longrope;
-}
-
 Tensor ParallelTransformer::loss(const Tensor& ids, const Tensor& targets, const Tensor& segments) {
   const int axis = sequence_axis(mesh_);
   if (axis < 0) return model_.loss(ids, targets, {.segments = segments});
-  if (!takes_any_order(model_)) {
-    return model_.loss(cut_in_order(ids, mesh_, axis), cut_in_order(targets, mesh_, axis),
-                       {.segments = cut_in_order(segments, mesh_, axis)});
-  }
-  const SharedSequence shared = share_sequence(ids, targets, segments, mesh_[kSequenceAxis]);
-  return model_.loss(shared.ids, shared.targets,
-                     {.positions = shared.positions, .order = shared.order});
+  const SharedBatch shared = share_batch(model_.config(), ids, targets, segments,
+                                         mesh_[kSequenceAxis], has_adapter_dropout(model_));
+  return model_.loss(shared.ids, shared.targets, shared.options);
 }
 
 }  // namespace weft::cli

@@ -67,7 +67,7 @@ class Backbone final : public Module {
  protected:
   Tensors forward(const Tensors& inputs) override {
     Tensors passed = {Tensor()}, given = inputs;
-    Tensor mask;
+    Tensor mask = state_->counts;
     if (given.size() > 1 && given.back() && is_floating(given.back().dtype())) {
       mask = given.back();
       given.pop_back();
@@ -320,21 +320,12 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
     fail("model: a model without a head has no loss, expected one with a head");
   }
   const LossReduction reduction = checked_reduction(options);
-  Tensors given = {ids};
-  if (options.segments) given.push_back(options.segments);
-  if (options.order.places) {
-    if (options.segments) fail("model: segments are given besides an order, expected one of them");
-    given = {ids, options.order.segments, options.positions, options.order.places};
-  }
   const double divisor = options.divisor;
-  return call(given, [this, targets, reduction, divisor](const Tensors& inputs) {
+  return call(inputs_of(ids, options), [this, targets, reduction, divisor](const Tensors& inputs) {
     check_inputs(inputs);
     Tensors given_on = inputs;
-    // Other stages of a pipeline do not know the targets, and ranks that share sequences do not
-    // know which token is the last.
-    if (config().balance_loss && inputs.size() < 4 && state_->is_first_stage() &&
-        Context::current().grad_enabled) {
-      given_on.push_back(without_padding(targets));
+    if (config().balance_loss && state_->is_first_stage() && Context::current().grad_enabled) {
+      given_on.push_back(without_padding(targets, inputs.size() > 3 ? inputs[3] : Tensor()));
     }
     const Tensors computed = (*model_)(given_on);
     Tensor loss = head_loss(computed[0], targets, reduction);

@@ -332,9 +332,22 @@ std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<Transformer
   return std::make_shared<TransformerBlock>(state, layer);
 }
 
-Tensor without_padding(const Tensor& targets) {
+Tensors inputs_of(const Tensor& ids, const TransformerLossOptions& options) {
+  if (options.order.places) {
+    if (options.segments) fail("model: segments are given besides an order, expected one of them");
+    return {ids, options.order.segments, options.positions, options.order.places};
+  }
+  return options.segments ? Tensors{ids, options.segments} : Tensors{ids};
+}
+
+Tensor without_padding(const Tensor& targets, const Tensor& places) {
   const NoGrad no_grad;
-  const Tensor counts = cast(not_equal(targets, kIgnoredTarget), f32);
+  const Tensor is_counted = not_equal(targets, kIgnoredTarget);
+  if (places) {
+    const Tensor behind = mul(add(places, 1), cast(is_counted, places.dtype()));
+    return cast(greater(max(behind, {1}, true), places), f32);
+  }
+  const Tensor counts = cast(is_counted, f32);
   const Tensor before = sub(cumulative_sum(counts, 1), counts);
   return cast(greater(sub(sum(counts, {1}, true), before), 0), f32);
 }

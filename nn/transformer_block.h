@@ -53,6 +53,9 @@ struct TransformerState {
   /// Sums over the blocks of the stages before, for the balance loss: of scores and of choices;
   /// empty in the first stage.
   Tensors balance = {};
+  /// Set while a stage runs: 1 for the tokens that count for the balance loss, 0 for the others;
+  /// empty: all count.
+  Tensor counts = {};
   bool is_first_stage() const { return first_block == 0; }
   bool is_last_stage() const { return end_block == config.layers; }
 
@@ -128,6 +131,10 @@ std::shared_ptr<Module> make_transformer_block(const std::shared_ptr<Transformer
                                                int64_t layer);
 
 /// 1 for the places of each row up to its last target that counts, 0 for the others: padding.
-Tensor without_padding(const Tensor& targets);
+/// `places` of the tokens in their rows, if these are in another order.
+Tensor without_padding(const Tensor& targets, const Tensor& places = {});
+
+/// The inputs of a model: ids or hidden states, and what the options say of their tokens.
+Tensors inputs_of(const Tensor& ids, const TransformerLossOptions& options);
 
 }  // namespace weft

@@ -76,14 +76,18 @@ void keep_stage(TransformerModel& model, int64_t first, int64_t end) {
 
 namespace {
 
-/// Gives a model the sums of the stages before while it exists.
+/// Gives a model the sums of the stages before, and which tokens count, while it exists.
 class BalanceScope : NotCopied {
  public:
-  BalanceScope(TransformerModel& stage, const Tensors& inputs) : state_(state_of(stage)) {
+  BalanceScope(TransformerModel& stage, const Tensors& inputs, const Tensor& targets,
+               const Tensor& places)
+      : state_(state_of(stage)) {
     if (inputs.empty()) fail("stage: number of inputs is 0, expected ids, or outputs of a stage");
     state_.balance.assign(inputs.begin() + 1, inputs.end());
+    const bool counts = stage.config().balance_loss && Context::current().grad_enabled;
+    if (counts && targets) state_.counts = without_padding(targets, places);
   }
-  ~BalanceScope() { state_.balance.clear(); }
+  ~BalanceScope() { state_.balance.clear(), state_.counts = {}; }
 
  private:
   TransformerState& state_;
@@ -91,14 +95,15 @@ class BalanceScope : NotCopied {
 
 }  // namespace
 
-Tensors run_stage(TransformerModel& stage, const Tensors& inputs, const Tensor& segments) {
-  const BalanceScope scope(stage, inputs);
-  return stage(segments ? Tensors{inputs[0], segments} : Tensors{inputs[0]});
+Tensors run_stage(TransformerModel& stage, const Tensors& inputs,
+                  const TransformerLossOptions& options, const Tensor& targets) {
+  const BalanceScope scope(stage, inputs, targets, options.order.places);
+  return stage(inputs_of(inputs[0], options));
 }
 
 Tensor stage_loss(TransformerModel& stage, const Tensors& inputs, const Tensor& targets,
                   const TransformerLossOptions& options) {
-  const BalanceScope scope(stage, inputs);
+  const BalanceScope scope(stage, inputs, targets, options.order.places);
   return stage.loss(inputs[0], targets, options);
 }
 

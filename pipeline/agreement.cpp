@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <span>
 #include <string>
@@ -37,72 +38,79 @@ void Pipeline::check_program() const {
        ", expected the steps of ", first, " on rank 0; give all ranks one program");
 }
 
-ParameterPtr Pipeline::tied(size_t tie) const {
-  if (!pairs_[tie]) return nullptr;
+ParameterPtr Pipeline::tied(size_t tie, bool is_last) const {
   const auto& [first_stage, last_stage, first, last] = ties_[tie];
-  const bool is_first = holds(first_stage);
-  const std::string& name = is_first ? first : last;
-  for (const NamedParameter& named :
-       stage_of(is_first ? first_stage : last_stage).module->named_parameters()) {
+  const int stage = is_last ? last_stage : first_stage;
+  if (!holds(stage)) return nullptr;
+  const std::string& name = is_last ? last : first;
+  for (const NamedParameter& named : stage_of(stage).module->named_parameters()) {
     if (std::ranges::find(named.names, name) != named.names.end()) return named.parameter;
   }
   fail("pipeline: parameter ", name, " of a tie is missing in its stage, expected it");
 }
 
 void Pipeline::check_layouts(size_t tie, const std::vector<int64_t>& hashes,
-                             const std::string& own) const {
+                             const std::array<std::string, 2>& own) const {
   const auto& [first_stage, last_stage, first, last] = ties_[tie];
   const int from = rank_of(first_stage), to = rank_of(last_stage);
-  if (hashes[static_cast<size_t>(from)] == hashes[static_cast<size_t>(to)]) return;
-  const std::string there = line_.broadcast(own, to), here = line_.broadcast(own, from);
+  if (hashes[2 * static_cast<size_t>(from)] == hashes[2 * static_cast<size_t>(to) + 1]) return;
+  const std::string there = line_.broadcast(own[1], to), here = line_.broadcast(own[0], from);
   fail("pipeline: layout of ", last, " in stage ", last_stage, " is ", there, ", expected ", here,
        ", that of ", first, " in stage ", first_stage, ", to which it is tied; cut both alike");
 }
 
 void Pipeline::check_ties() const {
-  std::vector<std::string> words(ties_.size());
-  std::vector<int64_t> own(2 * ties_.size(), 0);
+  // Two of each tie: of its first and of its last stage.
+  std::vector<std::array<std::string, 2>> words(ties_.size());
+  std::vector<int64_t> own(4 * ties_.size(), 0);
   for (size_t i = 0; i < ties_.size(); ++i) {
-    const ParameterPtr parameter = tied(i);
-    if (!parameter) continue;
-    words[i] = layout_in_words(parameter->value());
-    own[2 * i] = std::bit_cast<int64_t>(hash_of(words[i]));
-    own[2 * i + 1] = parameter->is_trainable();
+    for (const size_t end : {0, 1}) {
+      const ParameterPtr parameter = tied(i, end == 1);
+      if (!parameter) continue;
+      words[i][end] = layout_in_words(parameter->value());
+      own[4 * i + end] = std::bit_cast<int64_t>(hash_of(words[i][end]));
+      own[4 * i + 2 + end] = parameter->is_trainable();
+    }
   }
   const std::vector<int64_t> all = line_.all_gather_numbers(own);
   const auto ranks = static_cast<size_t>(line_.size());
-  const auto of = [&](int rank, size_t number) {
-    return all[static_cast<size_t>(rank) * own.size() + number];
-  };
+  const auto of = [&](size_t rank, size_t number) { return all[rank * own.size() + number]; };
   for (size_t i = 0; i < ties_.size(); ++i) {
-    std::vector<int64_t> hashes(ranks);
-    for (size_t r = 0; r < ranks; ++r) hashes[r] = of(static_cast<int>(r), 2 * i);
+    std::vector<int64_t> hashes;
+    for (size_t r = 0; r < ranks; ++r) {
+      hashes.insert(hashes.end(), {of(r, 4 * i), of(r, 4 * i + 1)});
+    }
     check_layouts(i, hashes, words[i]);
     const PipelineTie& tie = ties_[i];
-    const bool first = of(rank_of(tie.first_stage), 2 * i + 1) != 0;
-    if (first == (of(rank_of(tie.last_stage), 2 * i + 1) != 0)) continue;
+    const bool first = of(static_cast<size_t>(rank_of(tie.first_stage)), 4 * i + 2) != 0;
+    const bool last = of(static_cast<size_t>(rank_of(tie.last_stage)), 4 * i + 3) != 0;
+    if (first == last) continue;
     fail("pipeline: ", first ? tie.last : tie.first, " is frozen, expected it trained as ",
          first ? tie.first : tie.last, " is, to which it is tied; freeze both or none");
   }
 }
 
 void Pipeline::check_ties_of(const State& own) const {
-  std::vector<std::string> lines(ties_.size());
-  std::vector<int64_t> hashes(ties_.size(), 0);
+  std::vector<std::array<std::string, 2>> lines(ties_.size());
+  std::vector<int64_t> hashes(2 * ties_.size(), 0);
   for (size_t i = 0; i < ties_.size(); ++i) {
-    if (!pairs_[i]) continue;
-    const std::string& name = holds(ties_[i].first_stage) ? ties_[i].first : ties_[i].last;
-    for (const auto& [key, tensor] : own.tensors) {
-      if (belongs_to(key, name)) {
-        lines[i] += concat(key.substr(name.size()), ' ', layout_in_words(tensor), ' ');
+    const auto& [first_stage, last_stage, first, last] = ties_[i];
+    for (const size_t end : {0, 1}) {
+      if (!holds(end == 1 ? last_stage : first_stage)) continue;
+      const std::string& name = end == 1 ? last : first;
+      for (const auto& [key, tensor] : own.tensors) {
+        if (!belongs_to(key, name)) continue;
+        lines[i][end] += concat(key.substr(name.size()), ' ', layout_in_words(tensor), ' ');
       }
+      hashes[2 * i + end] = std::bit_cast<int64_t>(hash_of(lines[i][end]));
     }
-    hashes[i] = std::bit_cast<int64_t>(hash_of(lines[i]));
   }
   const std::vector<int64_t> all = line_.all_gather_numbers(hashes);
   for (size_t i = 0; i < ties_.size(); ++i) {
     std::vector<int64_t> one;
-    for (size_t at = i; at < all.size(); at += ties_.size()) one.push_back(all[at]);
+    for (size_t at = 2 * i; at < all.size(); at += hashes.size()) {
+      one.insert(one.end(), {all[at], all[at + 1]});
+    }
     check_layouts(i, one, lines[i]);
   }
 }

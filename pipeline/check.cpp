@@ -20,6 +20,40 @@ std::string_view name_of(PipelineFault fault) {
   return kNames[static_cast<size_t>(fault)];
 }
 
+/// The most bytes that a rank holds.
+static int64_t held_by(const PipelineProgram& program, const PipelineMemory& memory, int rank) {
+  const auto rank_of = [&](int stage) { return program.rank_of_stage[static_cast<size_t>(stage)]; };
+  const auto of = [](const std::vector<int64_t>& bytes, int stage) {
+    return bytes.empty() ? 0 : bytes[static_cast<size_t>(stage)];
+  };
+  // The bytes that come from or go to another rank over the border behind `stage`.
+  const auto message = [&](int stage) {
+    const bool travels =
+        stage >= 0 && stage + 1 < program.stages() && rank_of(stage) != rank_of(stage + 1);
+    return travels ? of(memory.output_bytes, stage) : 0;
+  };
+  int64_t bytes = 0, most = 0;
+  for (const auto& [act, stage, microbatch] : program.steps[static_cast<size_t>(rank)]) {
+    const int64_t own = of(memory.activation_bytes, stage);
+    const int64_t input = message(stage - 1), output = message(stage);
+    int64_t added = 0, freed = 0;
+    switch (act) {
+      case Act::receive_activation: added = input; break;
+      // The activations contain the input.
+      case Act::forward: added = own - input; break;
+      case Act::receive_gradient: added = output; break;
+      case Act::backward: added = input, freed = output + own; break;
+      case Act::backward_input: added = input, freed = output; break;
+      case Act::backward_weight: freed = own; break;
+      case Act::send_gradient: freed = input; break;
+      default: break;
+    }
+    most = std::max(most, bytes += added);
+    bytes -= freed;
+  }
+  return most;
+}
+
 namespace {
 
 constexpr int kActs = 9;
@@ -151,7 +185,6 @@ class PipelineCheck {
   void walk(int rank) {
     ByStage<Held> held(program_.stages(), program_.microbatches, {});
     std::vector<int> backwards(program_.rank_of_stage.size(), 0);
-    int64_t bytes = 0, most = 0;
     for (const PipelineStep& step : steps(rank)) {
       if (step.act == Act::reduce) {
         const int done = backwards[static_cast<size_t>(step.stage)];
@@ -166,13 +199,7 @@ class PipelineCheck {
         add(Fault::out_of_order, rank, step, " comes before ", lacks, " on rank ", rank,
             ", expected it after");
       }
-      const int64_t each = memory_.activation_bytes.empty()
-                               ? 0
-                               : memory_.activation_bytes[static_cast<size_t>(step.stage)];
-      if (step.act == Act::forward) most = std::max(most, bytes += each);
-      if (!releases(step.act)) continue;
-      bytes -= each;
-      ++backwards[static_cast<size_t>(step.stage)];
+      if (releases(step.act)) ++backwards[static_cast<size_t>(step.stage)];
     }
     for (int s = 0; s < program_.stages(); ++s) {
       for (int m = 0; m < program_.microbatches; ++m) {
@@ -182,7 +209,8 @@ class PipelineCheck {
             " is never released on rank ", rank, ", expected a backward that reads it last");
       }
     }
-    if (memory_.budget == 0 || most <= memory_.budget) return;
+    const int64_t most = memory_.budget == 0 ? 0 : held_by(program_, memory_, rank);
+    if (most <= memory_.budget) return;
     add(Fault::memory, rank, "activations of rank ", rank, " take ", most,
         " bytes, expected at most ", memory_.budget);
   }
@@ -272,13 +300,28 @@ class PipelineCheck {
 
 }  // namespace
 
-std::vector<PipelineDefect> defects_of(const PipelineProgram& program,
-                                       const PipelineMemory& memory) {
-  const size_t given = memory.activation_bytes.size();
-  if (given != 0 && given != program.rank_of_stage.size()) {
-    fail("pipeline: number of activation_bytes is ", given, ", expected ", program.stages(),
+static void check_bytes(const PipelineProgram& program, const PipelineMemory& memory) {
+  const std::pair<const char*, size_t> sizes[] = {
+      {"activation_bytes", memory.activation_bytes.size()},
+      {"output_bytes", memory.output_bytes.size()}};
+  for (const auto& [name, given] : sizes) {
+    if (given == 0 || given == program.rank_of_stage.size()) continue;
+    fail("pipeline: number of ", name, " is ", given, ", expected ", program.stages(),
          ", one a stage");
   }
+}
+
+std::vector<int64_t> held_bytes(const PipelineProgram& program, const PipelineMemory& memory) {
+  check(program);
+  check_bytes(program, memory);
+  std::vector<int64_t> held;
+  for (int rank = 0; rank < program.ranks(); ++rank) held.push_back(held_by(program, memory, rank));
+  return held;
+}
+
+std::vector<PipelineDefect> defects_of(const PipelineProgram& program,
+                                       const PipelineMemory& memory) {
+  check_bytes(program, memory);
   return PipelineCheck(program, memory).defects();
 }
 

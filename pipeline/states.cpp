@@ -16,12 +16,13 @@ namespace weft {
 
 void Pipeline::tie(PipelineTie tie) {
   const int first = rank_of(tie.first_stage), last = rank_of(tie.last_stage);
-  if (first == last) {
-    fail("pipeline: stages ", tie.first_stage, " and ", tie.last_stage, " of ", tie.first,
-         " are on one rank, expected two; tie the parameters there");
+  if (tie.first_stage == tie.last_stage) {
+    fail("pipeline: stages of the tie ", tie.first, " are both ", tie.first_stage,
+         ", expected two; a stage ties its parameters itself");
   }
+  std::vector<int> ranks{first};
+  if (last != first) ranks.push_back(last);
   Communicator pair;
-  const int ranks[] = {first, last};
   if (position() == first || position() == last) pair = line_.subgroup(ranks, "tie");
   ties_.push_back(std::move(tie));
   pairs_.push_back(pair);
@@ -29,9 +30,9 @@ void Pipeline::tie(PipelineTie tie) {
 
 Tensors Pipeline::set_ties_aside() const {
   const NoGrad no_grad;
-  Tensors earlier(ties_.size());
-  for (size_t i = 0; i < ties_.size(); ++i) {
-    const ParameterPtr parameter = tied(i);
+  Tensors earlier(2 * ties_.size());
+  for (size_t i = 0; i < earlier.size(); ++i) {
+    const ParameterPtr parameter = tied(i / 2, i % 2 == 1);
     if (!parameter || !parameter->grad()) continue;
     earlier[i] = clone(parameter->grad().local());
     parameter->clear_grad();
@@ -39,15 +40,35 @@ Tensors Pipeline::set_ties_aside() const {
   return earlier;
 }
 
+/// Sums a tensor's elements over ranks, in place.
+static void sum_over(const Communicator& ranks, const Tensor& local) {
+  const int64_t count = local.numel();
+  void* data = local.block().data;
+  const Piece piece{.send = data,
+                    .recv = data,
+                    .dtype = local.dtype(),
+                    .counts = {&count, 1},
+                    .recv_dtype = local.dtype(),
+                    .device = local.device()};
+  ranks.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+}
+
 void Pipeline::sum_ties(const Tensors& earlier) const {
   const NoGrad no_grad;
   for (size_t i = 0; i < ties_.size(); ++i) {
     if (!pairs_[i]) continue;
-    const Tensor grad = tied(i)->grad();
     const std::string& name = ties_[i].first;
-    // Each rank knows its gradient alone.
-    const int64_t own[] = {grad ? grad.local().numel() : -1,
-                           grad ? static_cast<int64_t>(grad.dtype()) : -1};
+    Tensors locals;
+    // Each rank knows its gradients alone.
+    std::vector<int64_t> own;
+    for (const bool is_last : {false, true}) {
+      const ParameterPtr parameter = tied(i, is_last);
+      if (!parameter) continue;
+      const Tensor grad = parameter->grad();
+      locals.push_back(grad ? grad.local() : Tensor());
+      own.push_back(grad ? grad.local().numel() : -1);
+      own.push_back(grad ? static_cast<int64_t>(grad.dtype()) : -1);
+    }
     const std::vector<int64_t> both = pairs_[i].all_gather_numbers(own);
     if (both[0] != both[2] || both[1] != both[3]) {
       const auto size = [](int64_t count) { return count < 0 ? "none" : concat(count); };
@@ -55,21 +76,23 @@ void Pipeline::sum_ties(const Tensors& earlier) const {
            ties_[i].last_stage, ", expected ", size(both[0]), " of the same dtype, as in stage ",
            ties_[i].first_stage);
     }
-    if (!grad) continue;
-    Tensor local = grad.local();
-    if (!local.block().is_dense()) {
+    if (!locals[0]) continue;
+    for (const Tensor& local : locals) {
+      if (local.block().is_dense()) continue;
       fail("pipeline: gradient of ", name, " is not dense, expected a dense one");
     }
-    const int64_t count = local.numel();
-    void* data = local.block().data;
-    const Piece piece{.send = data,
-                      .recv = data,
-                      .dtype = local.dtype(),
-                      .counts = {&count, 1},
-                      .recv_dtype = local.dtype(),
-                      .device = local.device()};
-    pairs_[i].all_reduce({&piece, 1}, ReduceOp::sum).wait();
-    if (earlier[i]) copy_(local, weft::add(local, earlier[i]));
+    if (is_local(ties_[i])) {
+      copy_(locals[0], weft::add(locals[0], locals[1]));
+      copy_(locals[1], locals[0]);
+    } else {
+      sum_over(pairs_[i], locals[0]);
+    }
+    for (const bool is_last : {false, true}) {
+      const Tensor& before = earlier[2 * i + (is_last ? 1 : 0)];
+      if (!before) continue;
+      Tensor& local = is_last ? locals.back() : locals.front();
+      copy_(local, weft::add(local, before));
+    }
   }
 }
 
@@ -83,7 +106,7 @@ const PipelineTie* Pipeline::tie_of_last(const std::string& key) const {
 Tensor Pipeline::gradient_norm(const std::vector<ParameterPtr>& parameters) const {
   std::vector<const Parameter*> copies;
   for (size_t i = 0; i < ties_.size(); ++i) {
-    if (holds(ties_[i].last_stage)) copies.push_back(tied(i).get());
+    if (holds(ties_[i].last_stage)) copies.push_back(tied(i, true).get());
   }
   const NoGrad no_grad;
   Tensors own;
@@ -96,15 +119,7 @@ Tensor Pipeline::gradient_norm(const std::vector<ParameterPtr>& parameters) cons
   Tensor square =
       own.empty() ? zeros({1}, {.device = device}) : total_norm(own).to(f32).reshape({1});
   square = mul(square, square);
-  const int64_t one = 1;
-  void* data = square.block().data;
-  const Piece piece{.send = data,
-                    .recv = data,
-                    .dtype = f32,
-                    .counts = {&one, 1},
-                    .recv_dtype = f32,
-                    .device = square.device()};
-  line_.all_reduce({&piece, 1}, ReduceOp::sum).wait();
+  sum_over(line_, square);
   return sqrt(square).reshape({});
 }
 
@@ -261,9 +276,17 @@ Pipeline::State Pipeline::of_own_stages(const State& own,
   if (!ties_.empty()) check_ties_of(own);
   for (size_t i = 0; i < ties_.size(); ++i) {
     if (!pairs_[i]) continue;
-    const std::string& name = holds(ties_[i].first_stage) ? ties_[i].first : ties_[i].last;
+    const auto& [first_stage, last_stage, first, last] = ties_[i];
+    const std::string& name = holds(first_stage) ? first : last;
     for (const auto& [key, tensor] : own.tensors) {
-      if (belongs_to(key, name)) copy_from_first(pairs_[i], tensor);
+      if (!belongs_to(key, name)) continue;
+      if (!is_local(ties_[i])) {
+        copy_from_first(pairs_[i], tensor);
+        continue;
+      }
+      const NoGrad no_grad;
+      const Tensor copy = own.tensors.at(last + key.substr(first.size()));
+      copy_(copy.detach().local(), tensor.detach().local());
     }
   }
   return made;

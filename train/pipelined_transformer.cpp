@@ -4,6 +4,8 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <bit>
+#include <charconv>
 #include <span>
 #include <utility>
 
@@ -97,10 +99,11 @@ void PipelinedTransformer::add_stage(int stage) {
   const bool is_last = stage + 1 == pipeline_.program().stages();
   const auto compute = [this, model, stage, is_last](const Tensors& inputs, int microbatch) {
     const auto at = static_cast<size_t>(microbatch);
-    const TrainingBatch& batch = batches_.at(at);
+    const SharedBatch& batch = batches_.at(at);
     const Tensors given = stage == 0 ? Tensors{batch.ids} : inputs;
-    if (!is_last) return run_stage(*model, given, batch.segments);
-    const Tensor loss = stage_loss(*model, given, batch.targets, {.segments = batch.segments});
+    if (!is_last) return run_stage(*model, given, batch.options, batch.targets);
+    const Tensor loss = stage_loss(*model, given, batch.targets, batch.options);
+    if (Context::current().grad_enabled) balances_[at] = model->balance_loss();
     return Tensors{mul(loss, weights_[at])};
   };
   pipeline_.add({.stage = stage,
@@ -130,15 +133,46 @@ static bool matches_one(const ModuleStyle& style, Module& model) {
   });
 }
 
+void parallelize_stage(TransformerModel& stage, const DeviceMesh& axis,
+                       const std::vector<ModuleStyle>& styles) {
+  std::vector<ModuleStyle> own;
+  for (const ModuleStyle& style : styles) {
+    if (matches_one(style, stage)) own.push_back(style);
+  }
+  if (!own.empty()) parallelize(stage, axis, own);
+}
+
+std::vector<int> stage_ends(const TransformerConfig& config,
+                            const std::vector<std::string>& firsts) {
+  constexpr std::string_view kBlocks = "model.layers.";
+  std::vector<int> ends;
+  for (const std::string& path : firsts) {
+    const char* end = path.data() + path.size();
+    int block = -1;
+    if (path.starts_with(kBlocks)) {
+      const auto [stop, error] = std::from_chars(path.data() + kBlocks.size(), end, block);
+      if (stop != end || error != std::errc()) block = -1;
+    }
+    const int before = ends.empty() ? 0 : ends.back();
+    if (block <= before || block >= config.layers) {
+      fail("pipeline: first module of stage ", ends.size() + 1, " is ", in_quotes(path),
+           ", expected one of ", kBlocks, before + 1, " to ", kBlocks, config.layers - 1);
+    }
+    ends.push_back(block);
+  }
+  ends.push_back(static_cast<int>(config.layers));
+  return ends;
+}
+
 void PipelinedTransformer::parallelize(const std::string& axis,
                                        const std::vector<ModuleStyle>& styles) {
-  for (const auto& stage : stages_) {
-    std::vector<ModuleStyle> own;
-    for (const ModuleStyle& style : styles) {
-      if (matches_one(style, *stage)) own.push_back(style);
-    }
-    if (!own.empty()) weft::parallelize(*stage, stage_mesh()[axis], own);
-  }
+  for (const auto& stage : stages_) parallelize_stage(*stage, stage_mesh()[axis], styles);
+}
+
+void PipelinedTransformer::share_sequences(const std::string& axis, SequenceWay way) {
+  stage_mesh().axis(axis);
+  sequence_axis_ = axis;
+  for (const auto& stage : stages_) stage->set_sequence_way(way);
 }
 
 void PipelinedTransformer::materialize(Device device) {
@@ -168,6 +202,20 @@ static Tensor on_stage(const Tensor& tensor, const Pipeline& pipeline) {
   return from_local(tensor.local(), stage, all, tensor.shape());
 }
 
+/// Shares the losses of the last stage along the pipeline's axis.
+void PipelinedTransformer::exchange_balances(size_t count) {
+  balance_losses_.clear();
+  if (!stages_[0]->config().balance_loss) return;
+  std::vector<int64_t> bits(count, 0);
+  for (size_t i = 0; i < count; ++i) {
+    if (balances_[i]) bits[i] = std::bit_cast<int64_t>(balances_[i].full_tensor().item());
+  }
+  // All other ranks add 0.
+  mesh()["pp"].communicator().all_reduce_numbers(bits, ReduceOp::sum);
+  for (const int64_t one : bits) balance_losses_.push_back(std::bit_cast<double>(one));
+  balances_.clear();
+}
+
 /// A hash of this rank's elements; 0 without tensors, or where nothing is to be compared.
 static uint64_t hash_of(const std::vector<TrainingBatch>& batches, Tensor TrainingBatch::*part) {
   if (!Context::current().checks_equality.value_or(true)) return 0;
@@ -193,18 +241,29 @@ std::vector<double> PipelinedTransformer::run(const std::vector<TrainingBatch>& 
   if (batches.empty()) {
     fail("pipeline: number of batches is 0, expected 1 to ", pipeline_.program().microbatches);
   }
-  batches_.clear();
+  std::vector<TrainingBatch> own;
   for (const TrainingBatch& batch : batches) {
-    batches_.push_back({on_stage(batch.ids, pipeline_), on_stage(batch.targets, pipeline_),
-                        on_stage(batch.segments, pipeline_)});
+    own.push_back({on_stage(batch.ids, pipeline_), on_stage(batch.targets, pipeline_),
+                   on_stage(batch.segments, pipeline_)});
+  }
+  batches_.clear();
+  for (const TrainingBatch& rows : own) {
+    batches_.push_back(sequence_axis_.empty()
+                           ? SharedBatch{rows.ids, rows.targets, {.segments = rows.segments}}
+                           : share_batch(stages_[0]->config(), rows.ids, rows.targets,
+                                         rows.segments, stage_mesh()[sequence_axis_]));
   }
   weights_ = weights;
-  pipeline_.compare_in_next_run({.ids = hash_of(batches_, &TrainingBatch::ids),
-                                 .targets = hash_of(batches_, &TrainingBatch::targets),
-                                 .segments = hash_of(batches_, &TrainingBatch::segments),
+  pipeline_.compare_in_next_run({.ids = hash_of(own, &TrainingBatch::ids),
+                                 .targets = hash_of(own, &TrainingBatch::targets),
+                                 .segments = hash_of(own, &TrainingBatch::segments),
                                  .weights = xxh3_of(std::as_bytes(std::span(weights)))});
   const int count = static_cast<int>(batches.size());
-  return with_gradients ? pipeline_.run(count) : pipeline_.evaluate(count);
+  if (!with_gradients) return pipeline_.evaluate(count);
+  balances_.assign(batches.size(), {});
+  const std::vector<double> losses = pipeline_.run(count);
+  exchange_balances(batches.size());
+  return losses;
 }
 
 std::vector<double> PipelinedTransformer::differentiate(const std::vector<TrainingBatch>& batches,

@@ -2,6 +2,7 @@
 #include "train/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "weft/extend/run_folder.h"
 #include "weft/extend/store.h"
 #include "weft/moe.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/transformer.h"
 
 namespace weft {
@@ -26,9 +28,44 @@ double ExpertReport::imbalance() const {
   return most;
 }
 
-std::optional<ExpertReport> end_step_of_experts(Module& model, double rate) {
+/// The report of all stages, from what the layers of this rank's have: each rank adds 0 for others.
+static std::optional<ExpertReport> report_of_stages(const ExpertReport& own,
+                                                    const PipelinedTransformer& pipeline) {
+  const TransformerConfig& config = pipeline.stages()[0]->config();
+  const auto experts = static_cast<size_t>(config.experts);
+  // Numbers of the sparse layers before each layer.
+  std::vector<size_t> before;
+  size_t layers = 0;
+  for (int64_t i = 0; i < config.layers; ++i)
+    before.push_back(std::exchange(layers, layers + (config.is_sparse(i) ? 1U : 0U)));
+  if (layers == 0) return {};
+  std::vector<int64_t> numbers(layers * experts + 1, 0);
+  auto load = own.load.begin();
+  for (const int stage : pipeline.pipeline().own_stages()) {
+    const auto at = static_cast<size_t>(stage);
+    for (int i = at == 0 ? 0 : pipeline.ends()[at - 1]; i < pipeline.ends()[at]; ++i) {
+      if (!config.is_sparse(i)) continue;
+      const size_t first = before[static_cast<size_t>(i)] * experts;
+      for (size_t e = 0; e < experts; ++e) numbers[first + e] = std::llround((*load)[e]);
+      ++load;
+    }
+  }
+  numbers.back() = own.dropped;
+  pipeline.mesh()["pp"].communicator().all_reduce_numbers(numbers, ReduceOp::sum);
+  ExpertReport all;
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const auto first = numbers.begin() + static_cast<ptrdiff_t>(layer * experts);
+    all.load.emplace_back(first, first + config.experts);
+  }
+  all.dropped = numbers.back();
+  if (!pipeline.balance_losses().empty()) all.balance_loss = pipeline.balance_losses().back();
+  return all;
+}
+
+std::optional<ExpertReport> end_step_of_experts(Module& model, double rate,
+                                                const PipelinedTransformer* pipeline) {
   const std::vector<MoE*> layers = moe_layers(model);
-  if (layers.empty()) return {};
+  if (layers.empty() && !pipeline) return {};
   const NoGrad no_grad;
   ExpertReport report;
   for (MoE* layer : layers) {
@@ -36,6 +73,7 @@ std::optional<ExpertReport> end_step_of_experts(Module& model, double rate) {
     report.dropped += layer->dropped();
     layer->update_balance(rate);
   }
+  if (pipeline) return report_of_stages(report, *pipeline);
   const auto* transformer = dynamic_cast<const TransformerModel*>(&model);
   const Tensor loss = transformer ? transformer->balance_loss() : Tensor();
   if (loss) report.balance_loss = loss.full_tensor().item();

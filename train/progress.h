@@ -13,8 +13,10 @@
 namespace weft {
 
 /// Ends a step of the experts, after the update: reports it, and moves the biases that balance the
-/// load by `rate`. Empty for a dense model. Collective.
-std::optional<ExpertReport> end_step_of_experts(Module& model, double rate);
+/// load by `rate`. Empty for a dense model. `pipeline`: whose stages the model holds, or null.
+/// Collective.
+std::optional<ExpertReport> end_step_of_experts(Module& model, double rate,
+                                                const PipelinedTransformer* pipeline = nullptr);
 
 /// Writes reports: to the destinations of metrics, and a line now and then to `tell`.
 class Progress {

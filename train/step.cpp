@@ -123,8 +123,11 @@ void Trainer::Run::differentiate_stages(const std::vector<MicroBatch>& batches) 
     weights.push_back(scale * static_cast<double>(batch.counted) / total);
   }
   const std::vector<double> losses = options_.pipeline->differentiate(rows, weights);
+  const std::vector<double>& balances = options_.pipeline->balance_losses();
+  const double coefficient = options_.pipeline->stages()[0]->config().balance_coefficient;
   for (size_t i = 0; i < losses.size(); ++i) {
-    losses_.push_back(full({1}, losses[i] / weights[i]));
+    const double balance = balances.empty() ? 0 : coefficient * balances[i];
+    losses_.push_back(full({1}, losses[i] / weights[i] - balance));
   }
 }
 
@@ -242,8 +245,8 @@ StepReport Trainer::Run::train_step(int64_t step) {
     if (report.skipped.empty() && !graph_updates()) update();
     if (report.skipped.empty() && ema_) ema_->update();
     // A step that is left out moves no biases; its load does not count for the next one.
-    report.experts =
-        end_step_of_experts(model_, report.skipped.empty() ? options_.balance_rate : 0);
+    report.experts = end_step_of_experts(model_, report.skipped.empty() ? options_.balance_rate : 0,
+                                         options_.pipeline.get());
     report.parts.update = lap(since);
   }
   if (options_.device == cpu) report.parts.collectives = seconds_in_waits() - waited;

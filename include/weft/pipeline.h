@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,8 +58,8 @@ class WEFT_API Pipeline : NotCopied {
 
   /// Adds one of this rank's stages.
   void add(PipelineStage stage);
-  /// Sums the gradients of a parameter over the two stages that hold it, cut alike and both trained
-  /// or frozen. Called by all ranks.
+  /// Sums the gradients of a parameter over the two stages that hold it, on one rank or on two, cut
+  /// alike and both trained or frozen. Called by all ranks.
   void tie(PipelineTie tie);
 
   /// Hashes of what a run computes from; 0 is not compared.
@@ -104,10 +105,17 @@ class WEFT_API Pipeline : NotCopied {
   /// Compares what ranks must share when a run begins, and gives them a common random stream.
   void agree(int microbatches, bool with_gradients);
   void check_ties() const;
-  void check_layouts(size_t tie, const std::vector<int64_t>& hashes, const std::string& own) const;
-  /// This rank's parameter of a tie; null on other ranks.
-  ParameterPtr tied(size_t tie) const;
-  /// Takes the gradients of ties away, which were summed before; returns them.
+  /// `hashes` of the layouts in all ranks' first and last stages, `own` those of this rank in
+  /// words.
+  void check_layouts(size_t tie, const std::vector<int64_t>& hashes,
+                     const std::array<std::string, 2>& own) const;
+  /// The parameter of a tie in its first or last stage; null on ranks without that stage.
+  ParameterPtr tied(size_t tie, bool is_last) const;
+  /// Returns whether one rank holds both stages.
+  bool is_local(const PipelineTie& tie) const {
+    return rank_of(tie.first_stage) == rank_of(tie.last_stage);
+  }
+  /// Takes the gradients of ties away, which were summed before; returns them, two a tie.
   Tensors set_ties_aside() const;
   /// Sums the gradients of ties that a run has left, and adds the earlier ones.
   void sum_ties(const Tensors& earlier) const;
@@ -123,7 +131,7 @@ class WEFT_API Pipeline : NotCopied {
   Communicator line_;
   std::map<int, PipelineStage> stages_;
   std::vector<PipelineTie> ties_;
-  /// The two ranks of each tie; empty on others.
+  /// The ranks of each tie; empty on others.
   std::vector<Communicator> pairs_;
   Inputs inputs_;
 };

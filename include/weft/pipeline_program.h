@@ -109,16 +109,23 @@ struct PipelineDefect {
   std::string text;
 };
 
-/// The bytes of one microbatch's activations in each stage, and those that a rank may hold (0: any
-/// number).
+/// The bytes of one microbatch in each stage, and those that a rank may hold (0: any number).
 struct PipelineMemory {
+  /// The bytes that its forward leaves, with its input, until its last backward.
   std::vector<int64_t> activation_bytes = {};
   int64_t budget = 0;
+  /// The bytes of the output that the next stage receives; empty: 0. A rank holds a received
+  /// activation until its forward, a received gradient until its backward, and a gradient for
+  /// another rank until it is sent.
+  std::vector<int64_t> output_bytes = {};
 };
 
 /// Finds the defects of a program, those that others follow from first: nothing is run.
 WEFT_API std::vector<PipelineDefect> defects_of(const PipelineProgram& program,
                                                 const PipelineMemory& memory = {});
+/// The most bytes that each rank holds of activations and messages, by the same count.
+WEFT_API std::vector<int64_t> held_bytes(const PipelineProgram& program,
+                                         const PipelineMemory& memory);
 /// std::invalid_argument "pipeline: <fault>: <text>" for the first defect.
 WEFT_API void check(const PipelineProgram& program, const PipelineMemory& memory = {});
 

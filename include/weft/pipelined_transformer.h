@@ -9,12 +9,22 @@
 #include "weft/export.h"
 #include "weft/optimizer.h"
 #include "weft/pipeline.h"
+#include "weft/shared_batch.h"
 #include "weft/state_dict.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trainer.h"
 #include "weft/transformer.h"
 
 namespace weft {
+
+/// Calls `parallelize` with those styles whose paths match modules of a stage.
+WEFT_API void parallelize_stage(TransformerModel& stage, const DeviceMesh& axis,
+                                const std::vector<ModuleStyle>& styles);
+
+/// The ends of the stages whose first modules, of all stages but the first, have these paths, such
+/// as "model.layers.4". std::invalid_argument for others than blocks that rise.
+WEFT_API std::vector<int> stage_ends(const TransformerConfig& config,
+                                     const std::vector<std::string>& firsts);
 
 /// A decoder whose blocks are cut into the stages of a pipeline, by predicted cost; embeddings and
 /// head count. First the stages' models are declared: cut them over `stage_mesh()` by `parallelize`
@@ -41,9 +51,11 @@ class WEFT_API PipelinedTransformer : NotCopied {
   Module& module() { return *module_; }
   /// The parameters of this rank's stages, by their names in the whole model.
   std::vector<NamedParameter> named_parameters() const;
-  /// Calls `weft::parallelize` along an axis of the stages' mesh, for each stage with those styles
-  /// whose paths match modules of it.
+  /// Calls `parallelize_stage` along an axis of the stages' mesh for each stage.
   void parallelize(const std::string& axis, const std::vector<ModuleStyle>& styles);
+  /// Lets ranks along an axis of the stages' mesh share sequences, which each run orders and cuts
+  /// as `share_batch` does.
+  void share_sequences(const std::string& axis, SequenceWay way = SequenceWay::automatic);
   void materialize(Device device = cpu);
 
   /// Leaves the gradients of the sum of each micro-batch's mean loss times its weight, and returns
@@ -55,6 +67,9 @@ class WEFT_API PipelinedTransformer : NotCopied {
   /// The same without gradients.
   std::vector<double> evaluate(const std::vector<TrainingBatch>& batches,
                                const std::vector<double>& weights);
+  /// The balance losses of the experts in the last `differentiate`, one a micro-batch, without
+  /// coefficient and weight, on all ranks; empty without such a loss.
+  const std::vector<double>& balance_losses() const { return balance_losses_; }
   /// Norm of the gradients of all stages: one element, on each rank.
   Tensor gradient_norm() const;
   /// Scales the gradients of all stages so that their norm is at most `max_norm`; returns the norm.
@@ -70,6 +85,7 @@ class WEFT_API PipelinedTransformer : NotCopied {
  private:
   void add_stage(int stage);
   Pipeline::State own_model() const;
+  void exchange_balances(size_t count);
   std::vector<double> run(const std::vector<TrainingBatch>& batches,
                           const std::vector<double>& weights, bool with_gradients);
 
@@ -77,9 +93,14 @@ class WEFT_API PipelinedTransformer : NotCopied {
   std::vector<int> ends_;
   std::vector<std::shared_ptr<TransformerModel>> stages_;
   std::shared_ptr<Module> module_;
+  /// The axis whose ranks share sequences, or empty.
+  std::string sequence_axis_;
   /// The batches that the stages compute now, and their weights.
-  std::vector<TrainingBatch> batches_;
+  std::vector<SharedBatch> batches_;
   std::vector<double> weights_;
+  /// The balance losses of the micro-batches, on the rank of the last stage.
+  Tensors balances_;
+  std::vector<double> balance_losses_;
 };
 
 }  // namespace weft

@@ -19,9 +19,10 @@ namespace weft {
 WEFT_API void keep_stage(TransformerModel& model, int64_t first, int64_t end);
 
 /// Calls a stage with {ids}, or with all outputs of the stage before: hidden states and, with a
-/// balance loss, the sums that it is computed from. `segments` as in TransformerLossOptions.
+/// balance loss, the sums that it is computed from. Of the options, what they say of the tokens
+/// counts. `targets`, if they are given, keep padding out of the balance loss.
 WEFT_API Tensors run_stage(TransformerModel& stage, const Tensors& inputs,
-                           const Tensor& segments = {});
+                           const TransformerLossOptions& options = {}, const Tensor& targets = {});
 /// The loss of the last stage, called likewise.
 WEFT_API Tensor stage_loss(TransformerModel& stage, const Tensors& inputs, const Tensor& targets,
                            const TransformerLossOptions& options = {});

@@ -70,6 +70,7 @@
 #include "weft/schedules.h"
 #include "weft/shape.h"
 #include "weft/sharding.h"
+#include "weft/shared_batch.h"
 #include "weft/state_dict.h"
 #include "weft/step_report.h"
 #include "weft/storage.h"

@@ -116,7 +116,8 @@ using StageCut = std::function<void(TransformerModel& stage, const DeviceMesh& m
 inline Tensor on_rows(const Tensor& whole, const DeviceMesh& mesh) {
   std::vector<NamedPlacement> placements;
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
-    if (mesh.axis_name(axis) != "tp") placements.push_back({mesh.axis_name(axis), Shard(0)});
+    const std::string& name = mesh.axis_name(axis);
+    if (name != "tp" && name != "cp") placements.push_back({name, Shard(0)});
   }
   return distribute(whole, mesh, Placements(std::span<const NamedPlacement>(placements)));
 }
@@ -128,6 +129,9 @@ struct LittlePipeline {
       : model(mesh, config, program, 7) {
     for (const auto& stage : model.stages()) {
       if (cut) cut(*stage, model.stage_mesh());
+    }
+    for (int axis = 0; axis < model.stage_mesh().ndim(); ++axis) {
+      if (model.stage_mesh().axis_name(axis) == "cp") model.share_sequences("cp");
     }
     model.materialize();
     optimizer.emplace(model.named_parameters(), AdamWOptions{.learning_rate = rate});

@@ -116,7 +116,7 @@ TEST(Pipeline, ShardedStagesTrainAsOneRank) {
 TEST(Pipeline, ExpertsInStagesTrainAsOneRank) {
   Case c{.axes = {{"pp", 3}}, .config = little_decoder(4), .steps = 4, .rate = 1e-2, .bound = 2e-4};
   c.config.experts = 4, c.config.expert_ffn = 10, c.config.experts_per_token = 2;
-  c.config.balance_coefficient = 0.3;
+  c.config.balance_loss = true, c.config.balance_coefficient = 0.3;
   c.config.dense = {true, false, false, false};
   const LittleStep expected = on_one_rank(c.config, c.rows, c.microbatches, c.steps, c.rate);
   for (const char* schedule : {"1f1b", "zb"}) {
@@ -199,8 +199,8 @@ TEST(Pipeline, RefusesWhatDoesNotFit) {
     EXPECT_EQ(error_of([&] {
                 pipeline.tie({0, 0, "a", "b"});
               }),
-              "pipeline: stages 0 and 0 of a are on one rank, expected two; tie the parameters "
-              "there");
+              "pipeline: stages of the tie a are both 0, expected two; a stage ties its parameters "
+              "itself");
   });
   EXPECT_EQ(error_of([] {
               balanced_stages({1, 2}, 3);

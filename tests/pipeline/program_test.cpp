@@ -250,6 +250,13 @@ TEST(Program, NamesTheDefect) {
   EXPECT_EQ(defect_after([](auto&) {}, {.activation_bytes = {75, 150}, .budget = 150}), "");
   EXPECT_EQ(defect_after([](auto&) {}, {.activation_bytes = {75}, .budget = 150}),
             "pipeline: number of activation_bytes is 1, expected 2, one a stage");
+  // Rank 0 also receives a gradient while it holds both activations.
+  const PipelineMemory memory{.activation_bytes = {100, 50}, .budget = 207, .output_bytes = {8, 8}};
+  EXPECT_EQ(defect_after([](auto&) {}, memory),
+            "pipeline: memory: activations of rank 0 take 208 bytes, expected at most 207");
+  EXPECT_EQ(held_bytes(one_forward_one_backward(2, 2), memory), (std::vector<int64_t>{208, 66}));
+  EXPECT_EQ(defect_after([](auto&) {}, {.output_bytes = {8}}),
+            "pipeline: number of output_bytes is 1, expected 2, one a stage");
 }
 
 TEST(Program, NamesWhatIsMisplaced) {
