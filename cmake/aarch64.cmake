@@ -4,6 +4,7 @@
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
 set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
 set(WEFT_SYSROOT "${CMAKE_CURRENT_LIST_DIR}/../build/arm64" CACHE PATH
   "weft's dependencies for aarch64, unpacked from Debian's packages")

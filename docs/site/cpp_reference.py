@@ -35,7 +35,7 @@ def declarations(lines):
 def without_bodies(code):
     """The declaration alone: inline bodies and the export macro are left out."""
     text = "\n".join(code)
-    text = re.sub(r"\bWEFT_API\s+|\[\[.*?\]\]\s+", "", text)
+    text = re.sub(r"\bWEFT_(?:C_)?API\s+|\[\[.*?\]\]\s+", "", text)
     body = r"(?s)(.*?\)\s*(?:const|noexcept|&|\s)*)(?:\s*:[^:].*?)?\{.*\}\s*;?$"
     signature = re.match(body, text)
     if signature and "= default" not in text:
@@ -107,12 +107,18 @@ def headers(include):
 
 
 def write(include, folder):
-    groups = {"programs": [], "operations (weft/ops/)": [], "authors of extensions": []}
+    groups = {
+        "programs": [],
+        "operations (weft/ops/)": [],
+        "authors of extensions": [],
+        "programs in C": [],
+    }
     for header in headers(include):
         file = folder / (header.removesuffix(".h") + ".md")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page(header, (include / "weft" / header).read_text()))
-        group = {"ops": 1, "extend": 2}.get(header.split("/")[0] if "/" in header else "", 0)
+        first = header.split("/")[0] if "/" in header else ""
+        group = {"ops": 1, "extend": 2, "c": 3}.get(first, 0)
         list(groups.values())[group].append(header.removesuffix(".h"))
     out = (
         "# C++ reference\n\nEach public header, with the comment of each declaration. "

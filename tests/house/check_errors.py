@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("include", "src", "mesh", "ops", "nn", "fsdp", "tp", "pipeline", "checkpoint", "data",
-           "train", "cli", "python")
+           "train", "cli", "python", "c")
 CALL = re.compile(r"(?<![\w.>])(fail|fail_call|throw_invalid_argument|throw_runtime_error|"
                   r"py::(?:type|value|index|key|attribute)_error)\(")
 LITERAL = re.compile(r'"((?:[^"\\]|\\.)*)"')
