@@ -35,7 +35,7 @@ enum Kind : size_t { kMesh, kTensor, kModel };
 struct ThreadState {
   Communicator world;
   std::unordered_map<uint64_t, Object> objects;
-  /// Of the last call that failed.
+  /// The exception of the last call that failed, and its text.
   std::exception_ptr failure;
   std::string error;
   /// The last text that was given out.

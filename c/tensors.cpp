@@ -25,7 +25,7 @@ static_assert(static_cast<int>(DType::f64) == WEFT_F64 && static_cast<int>(DType
 
 namespace weft::c {
 
-/// Where and as what a function makes a tensor.
+/// Returns dtype, device and layout of a tensor that a function makes.
 static TensorOptions options_in(const Call& call, weft_dtype dtype, weft_mesh mesh,
                                 const char* placements, int ndim) {
   TensorOptions options{.dtype = call.dtype(dtype)};

@@ -233,6 +233,36 @@ TEST(Arrays, ShapesChange) {
   }
 }
 
+TEST(Arrays, LookUpsAndLossesEqualLoops) {
+  const auto table = some_numbers({5, 3});
+  const int64_t rows[] = {4, 0, 4, 2}, shape[] = {4};
+  for (const MeshCase& c : kCases) {
+    on_ranks(c.ranks, [&] {
+      const weft_mesh mesh = mesh_of(c.axes);
+      weft_tensor ids = {0}, x = {0}, loss = {0}, targets = {0};
+      EXPECT_OK(weft_from_array(rows, WEFT_I64, 1, shape, mesh, nullptr, &ids));
+      EXPECT_OK(weft_embedding(tensor_of(table, {5, 3}, mesh, c.rows), ids, &x));
+      std::vector<double> expected;
+      for (const int64_t row : rows) {
+        expected.insert(expected.end(), &table[static_cast<size_t>(3 * row)],
+                        &table[static_cast<size_t>(3 * row)] + 3);
+      }
+      expect_close(values_of(x), expected);
+      const int64_t classes[] = {2, 1, -100, 0};
+      EXPECT_OK(weft_from_array(classes, WEFT_I64, 1, shape, mesh, nullptr, &targets));
+      EXPECT_OK(weft_cross_entropy(x, targets, &loss));
+      double found = 0, sum = 0;
+      EXPECT_OK(weft_item(loss, &found));
+      for (const size_t row : {0, 1, 3}) {
+        const double* logits = &expected[3 * row];
+        const double total = std::exp(logits[0]) + std::exp(logits[1]) + std::exp(logits[2]);
+        sum += std::log(total) - logits[classes[row]];
+      }
+      EXPECT_NEAR(found, sum / 3, 1e-6);
+    });
+  }
+}
+
 TEST(Arrays, SolveEqualsWhatWasMultiplied) {
   const auto x = some_numbers({4, 2}, 5);
   auto a = some_numbers({4, 4});

@@ -97,7 +97,24 @@ class Scripts(unittest.TestCase):
             if path.is_dir() or path.suffix in (".py", ".cpp"):
                 self.assertIn(f"`{path.name}`", page)
             if path.is_dir():
-                self.assertLess(len((path / "main.cpp").read_text().splitlines()), 150)
+                main = next(path.glob("main.*"))
+                self.assertLess(len(main.read_text().splitlines()), 150)
+
+    def test_the_module_of_fortran_declares_every_function_of_c(self):
+        headers = (ROOT / "include/weft/c").glob("*.h")
+        module = (ROOT / "include/weft/fortran/weft.f90").read_text()
+        declared = dict(re.findall(r"function (weft_\w+)\(([^)]*)\) bind\(c\)", module))
+        declared = {name: re.findall(r"\w+", names) for name, names in declared.items()}
+        expected = {}
+        for text in map(Path.read_text, headers):
+            function = r"WEFT_C_API \S+ (?:char\* )?(\w+)\(([^;]*)\);"
+            for name, arguments in re.findall(function, text):
+                arguments = arguments.replace("(*body)(void* data)", "body")
+                expected[name] = re.findall(r"(\w+)(?:,|$)", arguments.replace("void", ""))
+            for name, value in re.findall(r"^  (WEFT_\w+) = (\d+)", text, re.M):
+                self.assertIn(f"{name} = {value}", module)
+        self.assertGreater(len(expected), 50)
+        self.assertEqual(declared, expected)
 
     def test_packages_are_named_in_one_place(self):
         for script in ("test", "long", "quickstart", "bench"):
