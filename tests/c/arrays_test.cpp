@@ -63,7 +63,7 @@ TEST(Arrays, AreMadeOfPartsOfAnySize) {
     const int64_t rows[] = {2, 0, 3}, begin[] = {0, 2, 2};
     std::vector<int64_t> all(10);
     std::iota(all.begin(), all.end(), 5);
-    const int64_t shape[] = {rows[rank], 2};
+    const int64_t shape[] = {rows[rank], 2}, whole[] = {5, 2};
     weft_tensor x = {0};
     EXPECT_OK(weft_from_local(rows[rank] ? all.data() + 2 * begin[rank] : nullptr, WEFT_I64, 2,
                               shape, mesh, "S(0)", &x));
@@ -76,8 +76,7 @@ TEST(Arrays, AreMadeOfPartsOfAnySize) {
     EXPECT_EQ(dtype, WEFT_I64);
     // The same layout by its text.
     weft_tensor y = {0}, z = {0};
-    EXPECT_OK(weft_from_array(all.data(), WEFT_I64, 2, (const int64_t[]){5, 2}, mesh,
-                              " S(0: 2+0+3) ", &y));
+    EXPECT_OK(weft_from_array(all.data(), WEFT_I64, 2, whole, mesh, " S(0: 2+0+3) ", &y));
     int64_t local[2];
     EXPECT_OK(weft_tensor_local_shape(y, 2, local));
     EXPECT_EQ(local[0], rows[rank]);

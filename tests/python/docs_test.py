@@ -155,6 +155,28 @@ def test_cpp_snippets_compile():
     assert count > 5
 
 
+@pytest.mark.parametrize("language", ["c", "fortran"])
+def test_snippets_of_other_languages_compile(language, tmp_path):
+    compiler = shutil.which({"c": "cc", "fortran": "gfortran"}[language])
+    if not compiler:
+        pytest.skip(f"there is no compiler for {language}")
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", "".join(map(text_of, PAGES)), re.M | re.S)
+    given = "#include <stddef.h>\n#include <weft.h>\nvoid f(weft_mesh mesh, weft_tensor x) {\n"
+    given += "weft_tensor w1 = {0}, b1 = {0}, hidden = {0};\n"
+    for block in blocks:
+        if language == "fortran":
+            block = f"program p\n{block}end program\n"
+        elif "int main" not in block:
+            block = f"{given}{block}}}\n"
+        source = tmp_path / ("p.f90" if language == "fortran" else "p.c")
+        source.write_text(block)
+        module = [ROOT / "include/weft/fortran/weft.f90"] if language == "fortran" else []
+        command = [compiler, f"-I{ROOT}/include", "-Wall", "-fsyntax-only", *module, source]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert blocks
+
+
 def test_flags_of_commands_exist():
     program = os.environ.get("WEFT_PROGRAM", "weft")
     helps = {}

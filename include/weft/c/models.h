@@ -14,8 +14,8 @@ typedef struct weft_model {
 
 /// Loads the weights of `directory`: a Hugging Face model (config.json and .safetensors files), or
 /// a run of `weft train`, of which it takes the newest complete checkpoint. An axis of the mesh
-/// called "tp" cuts the layers; ranks along other axes have all of them. Each rank reads its part;
-/// f32 unless the config says otherwise. Collective. WEFT_INVALID naming the file or the parameter
+/// called "tp" cuts the layers; ranks along other axes have all of them. Each rank reads its part,
+/// as f32. Collective. WEFT_INVALID naming the file or the parameter
 /// when something is missing or does not fit.
 WEFT_C_API weft_status weft_model_load(const char* directory, weft_mesh mesh, weft_model* model);
 /// Frees the handle. {0} is allowed. WEFT_INVALID for a freed one.

@@ -44,7 +44,8 @@ typedef struct weft_tensor {
 // negative sizes, and a text of placements that has another form or does not fit mesh and shape.
 
 /// Makes a tensor of `shape` from the values of the whole array, in memory that is read before the
-/// call returns. With a mesh, each rank passes the same values and keeps its part.
+/// call returns. With a mesh, each rank passes the same values and keeps its part; for P it passes
+/// its addends.
 WEFT_C_API weft_status weft_from_array(const void* values, weft_dtype dtype, int ndim,
                                        const int64_t* shape, weft_mesh mesh, const char* placements,
                                        weft_tensor* result);
