@@ -36,7 +36,7 @@ static weft_tensor first_batch() {
 TEST(Models, LogitsEqualThoseOfTransformers) {
   for (const auto& [ranks, axes] :
        {std::pair(1, "tp"), std::pair(2, "tp"), std::pair(3, "dp"), std::pair(4, "dp=2,tp=2")}) {
-    on_ranks(ranks, [axes = axes] {
+    on_ranks(ranks, [&] {
       const weft_mesh mesh = mesh_of(axes);
       weft_model model = {0};
       EXPECT_OK(weft_model_load(kReference.c_str(), mesh, &model));
@@ -109,7 +109,7 @@ TEST(Models, CheckpointsLoadOnOtherRanks) {
   on_ranks(2, [&] { save(3, 3); });
   for (const auto& [ranks, axes, placements] :
        {std::tuple(1, "all", ""), std::tuple(2, "all", "S(1)"), std::tuple(4, "u=2,v", "v=S(0)")}) {
-    on_ranks(ranks, [&, axes = axes, placements = placements] {
+    on_ranks(ranks, [&] {
       const weft_mesh mesh = mesh_of(axes);
       weft_tensor x = tensor_of(std::vector<double>(21), {7, 3}, mesh, placements);
       EXPECT_OK(weft_load(folder.c_str(), "a", 1, &x));
