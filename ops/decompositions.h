@@ -17,7 +17,7 @@ inline Tensor t(const Tensor& a) { return matrix_transpose(a); }
 
 /// Gives replicated results the values of the mesh's first rank where ranks have others: pivots,
 /// signs and the vectors of equal eigenvalues depend on the processor and on the number of threads.
-/// Ranks compare one hash.
+/// Ranks compare a few sums.
 Tensors agreed(Tensors results);
 
 struct CholeskyFactor {
