@@ -122,7 +122,8 @@ void MeshMovePlan::split_parts() {
   parts_ = std::move(fitting);
 }
 
-/// Puts each part into the first round in which its sender and its receiver have room.
+/// Puts each part into the first round in which neither its sender nor its receiver exceeds the
+/// cap.
 void MeshMovePlan::assign_rounds() {
   const auto dtype = [&](const MovedPart& part) { return tensors_[part.tensor].dtype; };
   std::ranges::stable_sort(parts_, {}, dtype);
@@ -198,7 +199,7 @@ static std::string mesh_in_words(const MeshRanks& mesh) {
                 listed(mesh.ranks));
 }
 
-/// What a rank receives from each other one.
+/// Returns a line about what a rank receives from each other one.
 static std::string receipt_in_words(const MeshMovePlan& plan, int rank) {
   std::map<int, int64_t> senders;
   for (const MovedPart& part : plan.parts()) {

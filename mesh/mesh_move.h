@@ -57,7 +57,7 @@ class MeshMovePlan {
   /// In the order of rounds; each round has one dtype.
   const std::vector<MovedPart>& parts() const { return parts_; }
   int rounds() const { return rounds_; }
-  /// Whether some rank receives elements of the tensor.
+  /// Returns whether some rank receives elements of the tensor.
   bool crosses(size_t tensor) const { return crosses_[tensor]; }
   int64_t bytes_of(const MovedPart& part) const;
   int64_t received_bytes(int rank) const;

@@ -80,7 +80,7 @@ class MeshMoveRun {
     return bytes;
   }
 
-  /// Where a part comes to on this rank.
+  /// Returns the place of a part that this rank receives.
   MemoryBlock place_of(const MovedPart& part) const {
     const Box wanted = plan_.wanted(part.tensor, rank_);
     return blocks_.out[part.tensor].part(relative(part.box, wanted));

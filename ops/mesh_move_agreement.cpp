@@ -18,7 +18,7 @@ namespace weft {
 
 namespace {
 
-/// What one rank says about itself.
+/// Facts about one rank that all ranks compare.
 struct RankFacts {
   int64_t is_wrong, from, from_size, to, to_size, device, records, from_hash, to_hash, round_bytes;
 };
@@ -145,6 +145,10 @@ class MoveAgreement {
   }
 
   void check_here() {
+    if (state_->ranks.size() > 1 && !state_->ranks.transport()->world()) {
+      fail("to_mesh: the world of ", in_quotes(state_->ranks.name()),
+           " is simulated, expected ranks that exist");
+    }
     check_in_group(state_->ranks, from_);
     check_in_group(state_->ranks, to_);
     if (options_.round_bytes < 0) {

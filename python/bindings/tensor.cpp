@@ -101,7 +101,7 @@ static ChosenPlacements chosen_by(const py::object& given) {
   if (!PyCallable_Check(given.ptr())) {
     const auto placements = placements_of(given);
     if (!placements) {
-      fail_type("to_mesh: placements are a ", type_of(given),
+      fail_type("to_mesh: placements are of type ", type_of(given),
                 ", expected one an axis of the mesh, ",
                 "or a function of a tensor's name and shape");
     }

@@ -66,6 +66,13 @@ TEST(ToMesh, MovesWithinTheGreaterMesh) {
   });
 }
 
+TEST(ToMesh, RefusesASimulatedWorld) {
+  const DeviceMesh mesh(fake_world(1, 4), {{"a", 4}});
+  const Tensor x = zeros({8}, {.sharding = Sharding(mesh, {Shard(0)})});
+  expect_mistake([&] { (void)to_mesh(x, mesh, {}); },
+                 "to_mesh: the world of \"world\" is simulated, expected ranks that exist");
+}
+
 TEST(ToMesh, WorksOnOneRank) {
   on_ranks(1, [](const Communicator& world) {
     const DeviceMesh a(world, {{"a", 1}}), b(world, {{"b", 1}});
@@ -239,6 +246,41 @@ TEST(ToMesh, NamesWrongTensors) {
     const DeviceMesh turned = world.rank() ? one : b;
     expect_mistake([&] { (void)to_mesh(x, turned, {}); },
                    "to_mesh: ranks pass different meshes that tensors move to, expected one");
+  });
+}
+
+TEST(ToMesh, MovesLayoutsWithoutMemoryAndRefusesTwoKindsOfDevices) {
+  on_ranks(2, [](const Communicator& world) {
+    const DeviceMesh a = mesh_of(world, {0}, {{"a", 1}}), b(world, {{"b", 2}});
+    const auto whole = [](const std::string&, const Shape&) { return Placements{Shard(0)}; };
+    TensorsByName planned, mixed;
+    Tensor x;
+    if (a) {
+      x = numbers({4}, 0, Sharding(a, {}));
+      planned["x"] = empty({4}, {.device = meta, .sharding = Sharding(a, {})});
+      mixed = {{"w", x}, {"x", planned["x"]}};
+    }
+    const Tensor moved = to_mesh(planned, b, whole).at("x");
+    EXPECT_EQ(moved.device().kind, DeviceKind::meta);
+    EXPECT_EQ(moved.local().shape(), Shape({2}));
+    expect_mistake([&] { (void)to_mesh(mixed, b, whole); },
+                   "to_mesh: device of tensor \"x\" is meta, expected the kind of the others, cpu");
+    const DeviceMesh planning = b.on(DeviceKind::meta);
+    expect_mistake(
+        [&] { (void)to_mesh(x, planning, {}); },
+        "to_mesh: devices of mesh(b=2) are meta, expected the kind of the tensors', cpu");
+    expect_mistake([&] { (void)to_mesh(x, world.rank() ? planning : b, {}); },
+                   "to_mesh: devices of ranks 0 and 1 are of two kinds, expected one");
+    const TensorsByName tensors = a ? TensorsByName{{"x", x}} : TensorsByName();
+    const MeshMove move(tensors, b, whole);
+    if (world.rank() == 1) {
+      expect_mistake(
+          [&] {
+            (void)move.run({{"x", numbers({4})}});
+          },
+          "to_mesh: tensor \"x\" is given on a rank outside of the mesh that tensors "
+          "move from, expected none");
+    }
   });
 }
 

@@ -4,6 +4,9 @@ receives, and gradients. WEFT_TO_MESH_PAIRS sets how many pairs there are."""
 
 import os
 import random
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -205,6 +208,28 @@ def test_random_pairs_equal_numpy(block):
             raise AssertionError(f"pair {seed} of {pair.world} ranks") from error
 
 
+LAUNCHERS = {
+    "weft run": [os.environ.get("WEFT_PROGRAM", "weft"), "run", "-n", "4", "--"],
+    "mpirun": ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"],
+}
+
+
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+def test_random_pairs_move_between_processes(launcher):
+    if not shutil.which(LAUNCHERS[launcher][0]):
+        pytest.skip(f"there is no {launcher}")
+    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(
+        [*LAUNCHERS[launcher], sys.executable, __file__],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        env=os.environ | as_root | {"OMP_WAIT_POLICY": "passive"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("pairs moved") == 4
+
+
 def test_lists_and_state_dicts_move_whole():
     def body(world):
         trainers, servers = [0, 1], [2]
@@ -263,3 +288,19 @@ def test_placements_that_are_none_are_named():
             weft.to_mesh({"x": x}, a, lambda name, shape: 3)
 
     weft.run_ranks(1, body)
+
+
+def main():
+    """A rank of a job of four processes."""
+    world, moved = weft.connect(deadline=60.0), 0
+    for seed in range(PAIRS):
+        pair = Pair(seed)
+        if pair.world <= world.size and world.rank < pair.world:
+            pair.run(world.subgroup(list(range(pair.world)), f"pair {seed}"))
+            moved += 1
+    print(f"rank {world.rank}: {moved} pairs moved", flush=True)
+    world.barrier()
+
+
+if __name__ == "__main__":
+    main()
