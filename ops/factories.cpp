@@ -94,16 +94,6 @@ static Tensor full_like(const Tensor& a, double value) {
 Tensor zeros_like(const Tensor& a) { return full_like(a, 0); }
 Tensor ones_like(const Tensor& a) { return full_like(a, 1); }
 
-/// True for a layout in which a rank's elements are not in one box: values that follow from places
-/// are then computed whole and cut.
-static bool cuts_inside(const TensorOptions& options) {
-  return options.sharding && options.sharding.has_inner();
-}
-static TensorOptions uncut(TensorOptions options) {
-  options.sharding = Sharding(options.sharding.mesh(), {});
-  return options;
-}
-
 Tensor arange(int64_t n, const TensorOptions& options) {
   if (cuts_inside(options)) return redistributed(arange(n, uncut(options)), options.sharding);
   Tensor tensor = made("arange", {n}, options);

@@ -148,4 +148,15 @@ inline Tensor as_floating(const char* what, const Tensor& a) {
   return is_floating(a.dtype()) ? a : cast(a, DType::f32);
 }
 
+/// True for a layout in which a rank's elements are not in one box: values that follow from places
+/// are then computed whole and cut.
+inline bool cuts_inside(const TensorOptions& options) {
+  return options.sharding && options.sharding.has_inner();
+}
+/// The same options for a whole tensor.
+inline TensorOptions uncut(TensorOptions options) {
+  options.sharding = Sharding(options.sharding.mesh(), {});
+  return options;
+}
+
 }  // namespace weft
