@@ -7,7 +7,8 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "cli/step_cost.h"
+#include "cli/pipeline.h"
+#include "cli/pipeline_cost.h"
 #include "weft/communicator.h"
 #include "weft/error.h"
 #include "weft/extend/run_folder.h"
@@ -30,6 +31,8 @@ struct EstimateOptions {
   std::vector<std::string> compare = {};
   bool json = false;
   bool schedule = false;
+  /// Set when a flag names the schedule of a pipeline.
+  bool has_pipeline = false;
 };
 
 /// The estimate of one strategy.
@@ -46,6 +49,8 @@ struct Estimate {
   double mfu = 0;
   /// Seconds in which tokens travel to experts and nothing is computed, with --expert-chunks 1.
   double exposed_in_one_chunk = 0;
+  /// Set with an axis pp.
+  std::optional<PipelineCost> pipeline = {};
 
   bool fits() const {
     return machine.memory == 0 || static_cast<double>(cost.peak_bytes()) <= machine.memory;
@@ -61,24 +66,30 @@ struct Estimate {
 
 }  // namespace
 
-/// A pipeline is not predicted.
-static void check_no_pipeline(const ParallelOptions& options) {
-  const auto axes = parsed_axes(options.mesh);
-  if (std::ranges::count(axes, kPipelineAxis, &MeshAxis::name) == 0) return;
-  fail("--mesh ", options.mesh,
-       ": axis is pp, expected none; weft train prints what it predicts of ", "a pipeline");
+/// Fills in the cost and the time of a step.
+static void predict_step(const Communicator& world, int ranks_per_host, Estimate& e) {
+  if (pipeline_ranks(e.options) > 0) {
+    e.pipeline =
+        pipeline_cost(e.config, e.options, world.rank(), e.ranks, ranks_per_host, e.machine);
+    e.cost = e.pipeline->cost, e.seconds = e.pipeline->seconds;
+    return;
+  }
+  e.cost = step_cost(world, e.config, e.options);
+  if (e.machine.overlaps) e.cost.leave_out_scratch();
+  e.seconds = step_seconds(e.cost, e.machine);
 }
 
 static Estimate estimated(const Communicator& world, const TransformerConfig& config,
-                          const ParallelOptions& options, const Machine& machine) {
-  Estimate e{config, options, world.size(), machine, step_cost(world, config, options)};
-  if (machine.overlaps) e.cost.leave_out_scratch();
-  e.seconds = step_seconds(e.cost, machine);
+                          const ParallelOptions& options, int ranks_per_host,
+                          const Machine& machine) {
+  Estimate e{config, options, world.size(), machine, {}};
+  predict_step(world, ranks_per_host, e);
   e.exposed_in_one_chunk = e.seconds.tokens_exposed;
   if (options.expert_chunks > 1) {
-    ParallelOptions one = options;
-    one.expert_chunks = 1;
-    e.exposed_in_one_chunk = step_seconds(step_cost(world, config, one), machine).tokens_exposed;
+    Estimate one = e;
+    one.options.expert_chunks = 1;
+    predict_step(world, ranks_per_host, one);
+    e.exposed_in_one_chunk = one.seconds.tokens_exposed;
   }
   e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
   std::string device = machine.name;
@@ -88,9 +99,11 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
   return e;
 }
 
-static int64_t sparse_layers(const TransformerConfig& config) {
+/// The layers of experts that the rank computes.
+static int64_t sparse_layers(const Estimate& e) {
+  if (e.pipeline) return e.pipeline->sparse_layers;
   int64_t count = 0;
-  for (int64_t layer = 0; layer < config.layers; ++layer) count += config.is_sparse(layer) ? 1 : 0;
+  for (int64_t layer = 0; layer < e.config.layers; ++layer) count += e.config.is_sparse(layer);
   return count;
 }
 
@@ -127,10 +140,16 @@ static nlohmann::ordered_json in_json(const Estimate& e) {
                      {"total", e.seconds.total}};
   json["tokens_per_second"] = e.tokens_per_second;
   json["mfu"] = e.mfu;
+  if (e.pipeline) {
+    json["pipeline"] = {
+        {"schedule", e.options.pipeline},       {"stages", e.pipeline->stages},
+        {"microbatches", e.options.accumulate}, {"position", e.pipeline->position},
+        {"bubble", e.pipeline->bubble},         {"peak_bytes_of_positions", e.pipeline->peaks}};
+  }
   const ParameterCounts counts = parameters_of(e.config);
   json["parameters"] = {
       {"total", counts.total}, {"active", counts.active}, {"multiplied", counts.multiplied}};
-  const int64_t layers = sparse_layers(e.config);
+  const int64_t layers = sparse_layers(e);
   if (layers == 0) return json;
   const ExpertBytes& experts = e.cost.experts;
   json["experts"] = {{"layers", layers},
@@ -178,8 +197,19 @@ static void print_parameters(const TransformerConfig& config) {
   std::printf("\n");
 }
 
+static void print_pipeline(const Estimate& e) {
+  if (!e.pipeline) return;
+  const PipelineCost& pipeline = *e.pipeline;
+  const auto most = std::ranges::max_element(pipeline.peaks) - pipeline.peaks.begin();
+  print("pipeline ", e.options.pipeline, ": ", pipeline.stages, " stages on ",
+        pipeline.peaks.size(), " ranks, ", e.options.accumulate, " microbatches, ",
+        formatted("%.1f", 100 * pipeline.bubble), " % bubble; rank ", pipeline.position,
+        " along pp is shown, rank ", most, " holds the most, ",
+        readable_bytes(pipeline.peaks[static_cast<size_t>(most)]), '\n');
+}
+
 static void print_experts(const Estimate& e) {
-  const int64_t layers = sparse_layers(e.config);
+  const int64_t layers = sparse_layers(e);
   if (layers == 0) return;
   const ExpertBytes& experts = e.cost.experts;
   print("experts of ", layers, " layers, the first rank with ");
@@ -256,6 +286,17 @@ static void check_size(const TransformerConfig& config, const ParallelOptions& o
        " rows of ", options.seq, " tokens are ", values, " values, expected at most ", kMost);
 }
 
+/// Checks the flags of a pipeline, and of a mesh without one.
+static void check_stages_of(const TransformerConfig& config, const ParallelOptions& options,
+                            const EstimateOptions& o) {
+  check_expert_axis(parsed_axes(options.mesh), config, options.mesh);
+  if (o.has_pipeline || !options.stage_firsts.empty()) check_has_pipeline(options);
+  if (pipeline_ranks(options) == 0) return;
+  check_stages(config, options);
+  if (!o.schedule) return;
+  fail("--schedule is given with the axis pp of --mesh ", options.mesh, ", expected one of them");
+}
+
 /// Checks what the flags say together, and prints what a training step would take.
 static void estimate(EstimateOptions o) {
   const bool compares = !o.compare.empty();
@@ -269,7 +310,6 @@ static void estimate(EstimateOptions o) {
   for (const std::string& strategy : o.compare) {
     all.push_back(o.parallel);
     all.back().strategy = strategy;
-    check_no_pipeline(all.back());
     ranks = complete(all.back(), o.world, kMostRanksEstimated, "--world");
   }
   if (o.rank >= ranks) {
@@ -277,6 +317,7 @@ static void estimate(EstimateOptions o) {
   }
   const TransformerConfig config = with_flags(transformer_config(o.parallel.model), o.parallel);
   check_size(config, o.parallel);
+  for (ParallelOptions& options : all) check_stages_of(config, options, o);
   const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
   if (!machine.overlaps) check_offload(o.parallel, cpu);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
@@ -288,7 +329,7 @@ static void estimate(EstimateOptions o) {
       options.choice = plan.choice;
       if (!o.json) std::printf("%s\n", plan.text().c_str());
     }
-    estimates.push_back(estimated(world, config, options, machine));
+    estimates.push_back(estimated(world, config, options, o.ranks_per_host, machine));
     json.push_back(in_json(estimates.back()));
   }
   warn_above_peak(estimates);
@@ -302,6 +343,7 @@ static void estimate(EstimateOptions o) {
         " rows of ", o.parallel.seq, " tokens a step\n");
   if (compares) return print_comparison(estimates);
   print_parameters(config);
+  print_pipeline(estimates[0]);
   print_memory(estimates[0]);
   print_experts(estimates[0]);
   print_traffic(estimates[0].cost);
@@ -319,6 +361,7 @@ void add_estimate(CLI::App& program) {
       "Exit codes: 0 done, 1 something failed on the way, 2 a flag, file or mesh is wrong.");
   estimate->option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   add_parallel_flags(*estimate, o.parallel);
+  add_pipeline_flags(*estimate, o.parallel, o.has_pipeline);
   add_optimizer_flag(*estimate, o.parallel.optimizer);
   add_whole(*estimate, "--world", o.world, "Ranks (default: those of --mesh, or 1)", 1,
             kMostRanksEstimated);

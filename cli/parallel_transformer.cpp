@@ -13,8 +13,10 @@
 #include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizer_named.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/tensor_parallel.h"
 #include "weft/trace.h"
+#include "weft/transformer_stage.h"
 
 namespace weft::cli {
 
@@ -296,32 +298,40 @@ static std::string_view policy_of(const std::string& choice, size_t index) {
   return budget_of(choice) ? "none" : std::string_view(choice);
 }
 
-void set_block_policies(TransformerModel& model, const ParallelOptions& options) {
+void set_block_policies(TransformerModel& model, const ParallelOptions& options, size_t first) {
   const StepChoice& choice = options.choice;
-  const std::vector<Module*> blocks = model.blocks();
-  for (size_t i = 0; i < blocks.size(); ++i) {
+  size_t i = first;
+  for (Module* block : model.blocks()) {
     const std::string policy = concat(policy_of(options.recompute, i), kOffloadsSaved);
-    set_block_policy(*blocks[i], i < choice.blocks.size() ? choice.blocks[i] : policy,
+    set_block_policy(*block, i < choice.blocks.size() ? choice.blocks[i] : policy,
                      choice.offload.activations);
+    ++i;
   }
 }
 
 ParallelTransformer::ParallelTransformer(const Communicator& world, const TransformerConfig& config,
-                                         const ParallelOptions& options)
+                                         const ParallelOptions& options, StagePart part)
     : options_(options),
+      part_(part),
       mesh_(world, axes_with_rows(options.mesh)),
       data_(axes_of_rows(mesh_)),
       model_(with_flags(config, options)),
       rows_(sharded_rows(mesh_)) {
   check_expert_axis(parsed_axes(options.mesh), config, options.mesh);
+  if (!part.is_whole()) {
+    keep_stage(model_, part.first ? 0 : 1, config.layers - (part.last ? 0 : 1));
+  }
   apply(options.adapters, model_);
   for (int axis = 0; axis < data_.ndim(); ++axis) {
     if (data_.axis_name(axis) == kExpertAxis) expert_axis_ = kExpertAxis;
   }
-  if (!expert_axis_.empty()) parallelize(model_, mesh_[kExpertAxis], expert_styles());
+  const auto cut = [&](const char* axis, const std::vector<ModuleStyle>& styles) {
+    part.is_whole() ? parallelize(model_, mesh_[axis], styles)
+                    : parallelize_stage(model_, mesh_[axis], styles);
+  };
+  if (!expert_axis_.empty()) cut(kExpertAxis, expert_styles());
   if (data_.ndim() < mesh_.ndim()) {
-    parallelize(
-        model_, mesh_[kTensorAxis],
+    cut(kTensorAxis,
         transformer_styles(config, {.sequence_parallel = options.sequence_parallel.value_or(true),
                                     .parts = options.async_tp}));
   }

@@ -51,6 +51,8 @@ struct ParallelOptions {
   /// How the stages of an axis pp take turns, and the stages of a rank if it is "interleaved".
   std::string pipeline = "1f1b";
   int64_t chunks = 2;
+  /// Paths of the first modules of all stages but the first; empty: stages are cut by cost.
+  std::vector<std::string> stage_firsts = {};
   /// How attention moves keys along the axis cp.
   std::string sequence_way = "automatic";
   /// Parts of the sequences that go through the experts one after the other.
@@ -108,8 +110,19 @@ Sharding sharded_rows(const DeviceMesh& mesh);
 DeviceMesh axes_of_rows(const DeviceMesh& mesh);
 /// Returns how `fully_shard` shards the units of a model over such axes.
 FullyShardOptions sharding_of(const ParallelOptions& options);
-/// Sets what the blocks of a model, or of a stage, save for backward.
-void set_block_policies(TransformerModel& model, const ParallelOptions& options);
+/// Sets what the blocks of a model save for backward, or those of a stage from block `first` on.
+void set_block_policies(TransformerModel& model, const ParallelOptions& options, size_t first = 0);
+
+/// The part of a model that a stage of a pipeline computes: all but what comes before the blocks,
+/// or behind them.
+struct StagePart {
+  bool first = true, last = true;
+  /// Set for a stage of a pipeline, of which these may be all.
+  bool is_stage = false;
+  /// Set to the bytes of the output of a micro-batch on this rank; may be null.
+  int64_t* output_bytes = nullptr;
+  bool is_whole() const { return first && last; }
+};
 
 /// The mesh axis that cuts sequences.
 inline constexpr const char* kSequenceAxis = "cp";
@@ -125,8 +138,9 @@ Strategy with_sequences(Strategy strategy, const DeviceMesh& data);
 /// experts along "ep" and, once `shard` is called, along all axes but "tp" by the strategy.
 class ParallelTransformer {
  public:
+  /// A model with one block more, of a stage with that part of it, at each end that it lacks.
   ParallelTransformer(const Communicator& world, const TransformerConfig& config,
-                      const ParallelOptions& options);
+                      const ParallelOptions& options, StagePart part = {});
   /// Returns its parts as `step_cost` takes them; they keep `owner`.
   StepModel step_model(const std::shared_ptr<ParallelTransformer>& owner = {});
   void shard();
@@ -136,6 +150,7 @@ class ParallelTransformer {
   const DeviceMesh& data() const { return data_; }
 
   const DeviceMesh& mesh() const { return mesh_; }
+  const StagePart& part() const { return part_; }
   TransformerModel& model() { return model_; }
   /// Rows of a batch: cut along all axes but "tp" and "cp". `loss` cuts sequences along "cp".
   const Sharding& rows() const { return rows_; }
@@ -149,6 +164,7 @@ class ParallelTransformer {
 
  private:
   const ParallelOptions options_;
+  const StagePart part_;
   DeviceMesh mesh_;
   DeviceMesh data_;
   TransformerModel model_;

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "cli/pipeline.h"
+#include "cli/pipeline_cost.h"
 #include "weft/autograd.h"
 #include "weft/communicator.h"
 #include "weft/context.h"
@@ -158,20 +160,34 @@ static void add_experts(ParallelTransformer& llama, const TransformerConfig& con
   }
 }
 
-/// The cost of a model, by the model itself.
+/// The model of a stage, with a block more at each end that it lacks.
+static TransformerConfig with_ends(TransformerConfig config, const StagePart& part) {
+  const auto extend = [&](auto& flags) {
+    if (flags.empty()) return;
+    if (!part.first) flags.insert(flags.begin(), flags.front());
+    if (!part.last) flags.push_back(flags.back());
+  };
+  extend(config.windowed), extend(config.unrotated), extend(config.dense);
+  config.layers += (part.first ? 0 : 1) + (part.last ? 0 : 1);
+  return config;
+}
+
+/// The cost of a model, or of a stage, by the model itself.
 static StepCost measured_cost(const Communicator& world, const TransformerConfig& config,
-                              const ParallelOptions& options) {
-  const ParallelTransformer first(world, config, options);
+                              const ParallelOptions& options, const StagePart& part) {
+  const TransformerConfig all = with_ends(config, part);
+  const ParallelTransformer first(world, all, options, part);
   std::shared_ptr<ParallelTransformer> last;
   const auto build = [&] {
-    const auto llama = std::make_shared<ParallelTransformer>(world, config, options);
+    const auto llama = std::make_shared<ParallelTransformer>(world, all, options, part);
     for (MoE* layer : moe_layers(llama->model())) {
       layer->experts().plan_imbalance(options.imbalance);
     }
     last = llama;
     StepModel model = llama->step_model(llama);
     // Runs a micro-step as training does, on `meta`.
-    model.micro_step = [llama, seq = options.seq] {
+    model.micro_step = [llama, options, seq = options.seq] {
+      if (!llama->part().is_whole()) return differentiate_stage(*llama, options);
       const TensorOptions integers{DType::i64, meta, llama->rows()};
       const Shape shape{llama->micro_batch(), seq};
       llama->differentiate(empty(shape, integers), empty(shape, integers)).full_tensor();
@@ -186,6 +202,7 @@ static StepCost measured_cost(const Communicator& world, const TransformerConfig
                                    .state = options.choice.state,
                                    .optimizer = optimizer,
                                    .fine_units = options.choice.fine_units});
+  if (part.is_stage) reduce_once(last->model(), options.accumulate, cost);
   add_experts(*last, config, options, cost);
   cost.expert_chunks = std::min(options.expert_chunks, options.seq);
   return cost;
@@ -262,9 +279,9 @@ static int64_t period_of_layers(const TransformerConfig& config, int64_t first) 
 }
 
 StepCost step_cost(const Communicator& world, const TransformerConfig& config,
-                   const ParallelOptions& options) {
+                   const ParallelOptions& options, const StagePart& part) {
   const auto cost_of = [&](int64_t layers) {
-    return measured_cost(world, with_layers(config, layers), options);
+    return measured_cost(world, with_layers(config, layers), options, part);
   };
   // Layers that save different results do not grow evenly.
   const auto& blocks = options.choice.blocks;
@@ -347,6 +364,9 @@ MemoryPlan planned(const TransformerConfig& config, const ParallelOptions& optio
     const Communicator world = fake_world(0, ranks, ranks_per_host, !machine.overlaps);
     ParallelOptions chosen = options;
     chosen.choice = choice;
+    if (pipeline_ranks(options) > 0) {
+      return pipeline_cost(config, chosen, -1, ranks, ranks_per_host, machine).cost;
+    }
     return step_cost(world, config, chosen);
   };
   const bool has_memory = !options.memory.empty();

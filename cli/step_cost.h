@@ -28,8 +28,9 @@ std::optional<double> peak_operations(std::string_view device_name, const Parall
 double needed_operations_a_token(const TransformerConfig& config, int64_t sequence);
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further repetition of the pattern of layers adds the same.
+/// `config` has the layers of a stage, of which only `part` is computed.
 StepCost step_cost(const Communicator& world, const TransformerConfig& config,
-                   const ParallelOptions& options);
+                   const ParallelOptions& options, const StagePart& part = {});
 
 /// Prints what is gathered, computed and freed when, one line an action. A model of more than 128
 /// layers is shown as one of 128, as the first line states.

@@ -28,23 +28,6 @@ namespace fs = std::filesystem;
 
 static constexpr int kSignalled = 128;
 
-/// Names for `pipeline_program`.
-static constexpr const char* kPipelines[] = {"gpipe", "1f1b", "interleaved", "zb"};
-
-/// How the stages of an axis pp take turns.
-static void add_pipeline_flags(CLI::App& train, TrainOptions& o) {
-  train
-      .add_option_function<std::string>(
-          "--pipeline-schedule",
-          [&o](const std::string& name) { o.parallel.pipeline = name, o.pipeline_given = true; },
-          "How the stages of an axis pp of --mesh compute the micro-steps of --accumulate: gpipe, "
-          "1f1b (default), interleaved, or zb (zero bubble, ZB-H1)")
-      ->check(
-          CLI::IsMember(std::vector<std::string>(std::begin(kPipelines), std::end(kPipelines))));
-  add_whole(train, "--pipeline-chunks", o.parallel.chunks,
-            "Stages of a rank with the schedule interleaved", 1, 64);
-}
-
 /// How long the run trains, and by which rule.
 static void add_numbers(CLI::App& train, TrainOptions& o) {
   add_whole(train, "--steps", o.steps, "Updates of the weights", 1);
@@ -56,7 +39,7 @@ static void add_numbers(CLI::App& train, TrainOptions& o) {
              "of these for lion; with --resume as before)",
              above(0));
   std::vector<std::string> schedules = schedule_names();
-  schedules.insert(schedules.end(), std::begin(kPipelines), std::end(kPipelines));
+  schedules.insert(schedules.end(), {"gpipe", "1f1b", "interleaved", "zb"});
   add_shown(train, "--schedule", o.schedule,
             "How the learning rate falls after the warm-up; gpipe, 1f1b, interleaved or zb: as "
             "--pipeline-schedule")
@@ -200,7 +183,7 @@ static void check_graph(TrainOptions& o) {
 /// Fills in what was not said and checks what the flags say together.
 static void complete(TrainOptions& o) {
   o.checkpoints.are_flags = o.checkpoints.heeds_signals = true;
-  if (std::ranges::find(kPipelines, o.schedule) != std::end(kPipelines)) {
+  if (is_pipeline(o.schedule)) {
     o.parallel.pipeline = std::exchange(o.schedule, TrainOptions().schedule);
     o.pipeline_given = true;
   }
@@ -298,7 +281,7 @@ void add_train(CLI::App& program, int& code) {
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   begin_group(*train, "Steps and optimizer");
   add_numbers(*train, o);
-  add_pipeline_flags(*train, o);
+  add_pipeline_flags(*train, o.parallel, o.pipeline_given);
   begin_group(*train, "Validation and trouble");
   add_loop_flags(*train, o);
   begin_group(*train, "Checkpoints");

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <set>
 
 #include "tests/cli/program.h"
 #include "tests/support/scratch.h"
@@ -125,17 +126,67 @@ TEST_F(PipelineRun, RefusesWhatDoesNotFit) {
        "--offload parameters=disk is given with the axis pp of --mesh pp=2, expected one of them"},
       {"--mesh pp=2 --offload gradients=disk:.", "--offload gradients=disk is given with"},
       {"--mesh pp=2 --offload state=disk:.", "--offload state=disk is given with"},
-      {"--mesh pp=2 --memory 1GiB",
-       "--memory is given with the axis pp of --mesh pp=2, expected one of them"},
+      {"--mesh pp=2 --memory 1MB", "--memory"},
       {"--mesh pp=2 --pipeline-schedule interleaved --pipeline-chunks 3",
        "--mesh pp=2: number of stages is 6, expected at most 4, the layers of the model"},
       {"--mesh pp=2 --schedule dualpipe", "--schedule"},
       {"--mesh pp=2 --pipeline-chunks 0", "--pipeline-chunks is 0, expected a whole number from 1"},
   };
   for (const auto& [flags, words] : cases) expect(2, concat(common_, flags), words);
-  expect(
-      2, "estimate --mesh pp=2",
-      "--mesh pp=2: axis is pp, expected none; weft train prints what it predicts of a pipeline");
+  expect(2, "estimate --mesh pp=2 --schedule --machine h100",
+         "--schedule is given with the axis pp of --mesh pp=2, expected one of them");
+}
+
+TEST_F(PipelineRun, ChoosesForTheRankThatHoldsTheMost) {
+  const std::string flags = "--steps 2 --mesh pp=2 --pipeline-schedule gpipe ";
+  const std::vector<double> expected = losses(flags);
+  expect(0, concat(common_, flags, "--memory 64MiB"), "bytes a rank; ");
+  const std::vector<double> made = losses(flags + "--activation-checkpointing budget=64MiB");
+  for (size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], expected[i], 1e-5);
+}
+
+/// Llama 3 405B as its paper trains it, on 8 of its replicas.
+TEST_F(PipelineRun, IsEstimatedForThousandsOfRanks) {
+  const std::string model = scratch_.write(
+      "llama405b.json",
+      R"({"model_type":"llama","architectures":["LlamaForCausalLM"],"hidden_size":16384,)"
+      R"("intermediate_size":53248,"num_hidden_layers":126,"num_attention_heads":128,)"
+      R"("num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":131072,)"
+      R"("rms_norm_eps":1e-5,"rope_theta":500000.0,"hidden_act":"silu",)"
+      R"("tie_word_embeddings":false})");
+  const auto estimated = [&](const std::string& flags) {
+    const Outcome outcome =
+        run_weft(concat("estimate --json --machine h100 --dtype bf16 --model ", model, ' ', flags));
+    EXPECT_EQ(outcome.code, 0) << outcome.text;
+    return nlohmann::json::parse(outcome.text);
+  };
+  const std::string mesh = "--mesh pp=16,shard=32,tp=8 --batch 1024 --accumulate 32 --seq 8192";
+  const nlohmann::json json = estimated(mesh);
+  EXPECT_EQ(json["ranks"], 4096);
+  EXPECT_EQ(json["parameters"]["total"], 405853388800);
+  const nlohmann::json& pipeline = json["pipeline"];
+  EXPECT_EQ(pipeline["stages"], 16);
+  // (p - 1) / (m + p - 1) of stages that were equal; the last one has the head.
+  EXPECT_NEAR(pipeline["bubble"].get<double>(), 15.0 / 47, 0.05);
+  // A rank of the first stage receives 32 gradients of a row in bf16, of which tp has an eighth.
+  int64_t bytes = 0;
+  for (const auto& axis : json["traffic"]) {
+    if (axis["axes"] == "pp") bytes += axis["bytes"].get<int64_t>();
+  }
+  EXPECT_EQ(bytes, int64_t{32} * 8192 * 16384 * 2 / 8);
+  const std::vector<int64_t> peaks = pipeline["peak_bytes_of_positions"];
+  ASSERT_EQ(peaks.size(), 16U);
+  // 1F1B holds the most microbatches on the first rank.
+  EXPECT_GT(peaks[1], peaks[8]);
+  EXPECT_GT(peaks[8], peaks[14]);
+  const nlohmann::json interleaved =
+      estimated(mesh + " --pipeline-schedule interleaved --pipeline-chunks 4");
+  EXPECT_LT(interleaved["pipeline"]["bubble"], pipeline["bubble"]);
+  const nlohmann::json longer =
+      estimated("--mesh pp=16,shard=2,cp=16,tp=8 --batch 64 --accumulate 32 --seq 131072 --rank 5");
+  std::set<std::string> axes;
+  for (const auto& axis : longer["traffic"]) axes.insert(axis["axes"]);
+  EXPECT_TRUE(axes.contains("cp") && axes.contains("pp") && axes.contains("tp"));
 }
 
 }  // namespace
