@@ -43,6 +43,8 @@ static void translate_errors(std::exception_ptr thrown) {
 }
 
 Bind bind_images;
+/// Sequences that ranks share.
+Bind bind_sequences;
 
 void bind_all(py::module_& m) {
   const auto each = [&m](std::initializer_list<Bind*> binds) {
@@ -51,8 +53,8 @@ void bind_all(py::module_& m) {
   each({bind_errors, bind_dtypes, bind_placements, bind_communicator, bind_mesh});
   auto tensor = declare_tensor(m);
   each({bind_context, bind_ranks, bind_statistics, bind_modules, bind_ops, bind_elementwise,
-        bind_factories, bind_networks, bind_rearrangements, bind_experts, bind_selection,
-        bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
+        bind_factories, bind_networks, bind_sequences, bind_rearrangements, bind_experts,
+        bind_selection, bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
   for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
   each({bind_layers, bind_images, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers,
         bind_clipping, bind_fully_shard, bind_functional_call, bind_memory_budget, bind_fsdp_module,

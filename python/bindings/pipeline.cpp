@@ -55,12 +55,19 @@ static void bind_programs(py::module_& m) {
       .def_property_readonly("ranks", &P::ranks)
       .def_property_readonly("stages", &P::stages)
       .def("__repr__", [](const P& self) { return concat(self); });
-  def(program, "check(activation_bytes=(), budget=0)",
+  def(program, "check(activation_bytes=(), budget=0, output_bytes=())",
       "ValueError names the first defect: a missing or repeated step, a wrong order or scale, a "
-      "deadlock; or, with the bytes of one microbatch's activations in each stage, a rank that "
-      "holds more than `budget` bytes",
-      [](const P& self, const std::vector<int64_t>& bytes, int64_t budget) {
-        check(self, {bytes, budget});
+      "deadlock; or, with the bytes of one microbatch's activations in each stage, and of the "
+      "outputs that the next ones receive, a rank that holds more than `budget` bytes",
+      [](const P& self, const std::vector<int64_t>& bytes, int64_t budget,
+         const std::vector<int64_t>& outputs) {
+        check(self, {bytes, budget, outputs});
+      });
+  def(program, "held_bytes(activation_bytes, output_bytes=())",
+      "By rank: the most bytes that it holds of activations and messages, by those of one "
+      "microbatch in each stage",
+      [](const P& self, const std::vector<int64_t>& bytes, const std::vector<int64_t>& outputs) {
+        return held_bytes(self, {bytes, 0, outputs});
       });
   def(program,
       "predict(forward=1.0, backward_input=1.0, backward_weight=1.0, message=0.0, stages=())",
@@ -111,6 +118,9 @@ static std::vector<TrainingBatch> batches_of(const Rows& rows) {
 void bind_pipeline(py::module_& m) {
   using P = PipelinedTransformer;
   bind_programs(m);
+  def(m, "stage_ends(config, firsts)", &stage_ends,
+      "The ends of the stages whose first modules, of all stages but the first, have these paths, "
+      "such as 'model.layers.4'");
   py::class_<P, std::shared_ptr<P>> model(
       m, "PipelinedTransformer",
       "A decoder whose blocks are cut into the stages of a pipeline along the axis pp of a mesh, "
@@ -145,6 +155,12 @@ void bind_pipeline(py::module_& m) {
             return all;
           },
           "Parameters of this rank's stages, by their names in the whole model");
+  def(model, "share_sequences(axis, way='automatic')",
+      "Lets ranks along an axis of stage_mesh share sequences, which each run orders and cuts; "
+      "`way` as in ordered_attention",
+      [](P& self, const std::string& axis, const std::string& way) {
+        self.share_sequences(axis, sequence_way_named("share_sequences", way));
+      });
   def(model, "materialize(device='cpu')", "Allocates parameters and sets their initial values",
       Released(), [](P& self, Device device) { self.materialize(device); });
   def(model, "differentiate(batches, weights)",

@@ -16,6 +16,7 @@ from weft._weft import (
     gpipe,
     interleaved,
     one_forward_one_backward,
+    stage_ends,
     with_messages,
     zero_bubble,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "interleaved",
     "one_forward_one_backward",
     "parallelize",
+    "stage_ends",
     "with_messages",
     "zero_bubble",
 ]

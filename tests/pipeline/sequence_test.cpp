@@ -109,6 +109,19 @@ TEST(Sequence, RowsOfAModelWithDropoutKeepTheirOrder) {
       EXPECT_EQ(std::string(error.what()),
                 concat("share_batch: rows have no sharding, expected one over ", mesh));
     }
+    TransformerModel model(config);
+    fully_shard(model, mesh);
+    model.materialize();
+    const Tensor rows = distribute(ids, mesh, {});
+    const SharedSequence shared = share_sequence(rows, rows, {}, mesh["cp"]);
+    try {
+      model.loss(shared.ids, shared.targets,
+                 {.positions = shared.positions, .order = shared.order});
+      ADD_FAILURE();
+    } catch (const std::invalid_argument& error) {
+      EXPECT_TRUE(std::string(error.what()).starts_with("ordered_attention: dropout is given"))
+          << error.what();
+    }
     const SharedBatch batch = share_batch(config, distribute(ids, mesh, {}), {}, {}, mesh["cp"]);
     EXPECT_FALSE(batch.options.order.places);
     EXPECT_EQ(batch.ids.full_tensor().to_vector<int64_t>(), ids.to_vector<int64_t>());

@@ -66,8 +66,6 @@ RENAMED = {
     "batch_norm": "_batch_norm",
     "instance_norm": "_batch_norm",
     "group_norm": "_group_norm",
-    # Transformers call it; Python has no function of its own yet.
-    "ordered_attention": "TransformerModel",
 }
 
 

@@ -90,6 +90,7 @@ def test_programs_are_values():
     assert program.visualize().svg.startswith("<svg ")
     with pytest.raises(ValueError, match="memory: activations of rank 0 take 20 bytes"):
         program.check(activation_bytes=[10, 10], budget=15)
+    assert program.held_bytes([10, 10], [3, 3]) == [23, 16]
 
 
 def test_a_table_is_checked():
