@@ -51,8 +51,7 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       optimizer_(optimizer),
       rows_(rows),
       mesh_(rows ? rows.mesh() : DeviceMesh()),
-      balanced_(loss || options_.pipeline ? nullptr
-                                          : dynamic_cast<const TransformerModel*>(&model)),
+      balanced_(options_.pipeline ? nullptr : dynamic_cast<const TransformerModel*>(&model)),
       loss_(loss || options_.pipeline ? std::move(loss) : loss_of_model(model)),
       policies_(options_, model, numbers_),
       scaler_(scaler_of(options_.scaler, model)) {

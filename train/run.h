@@ -61,7 +61,7 @@ class Trainer::Run {
   std::vector<MicroBatch> batches_of(int64_t step);
   void agree_on_counts(std::vector<MicroBatch>& batches) const;
   Tensor loss_of(const Batch& rows);
-  Tensor without_balance(const Tensor& loss) const;
+  Tensor without_balance(const Tensor& loss, const Tensor& earlier) const;
   void differentiate(const std::vector<MicroBatch>& batches);
   void differentiate_whole(const std::vector<MicroBatch>& batches);
   void differentiate_stages(const std::vector<MicroBatch>& batches);

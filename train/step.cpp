@@ -87,10 +87,11 @@ Tensor Trainer::Run::loss_of(const Batch& rows) {
   return loss_(rows);
 }
 
-/// The part of a loss that is of the targets.
-Tensor Trainer::Run::without_balance(const Tensor& loss) const {
+/// The part of a loss that is of the targets. A loss function that does not call the model's own
+/// loss leaves the `earlier` balance loss.
+Tensor Trainer::Run::without_balance(const Tensor& loss, const Tensor& earlier) const {
   const Tensor balance = balanced_ ? balanced_->balance_loss() : Tensor();
-  if (!balance) return loss.detach();
+  if (!balance || (earlier && earlier.storage() == balance.storage())) return loss.detach();
   const NoGrad no_grad;
   return sub(loss.detach(), mul(balance, balanced_->config().balance_coefficient));
 }
@@ -153,11 +154,12 @@ void Trainer::Run::differentiate_whole(const std::vector<MicroBatch>& batches) {
   for (const MicroBatch& batch : batches) {
     std::optional<NoSync> no_sync;
     if (is_sharded) no_sync.emplace(model_, &batch != &batches.back());
+    const Tensor earlier = balanced_ ? balanced_->balance_loss() : Tensor();
     const Tensor loss = loss_of(batch.rows);
     const TraceSpan span("backward", -1, batch.rows.ids.device());
     const double weight = static_cast<double>(batch.counted) / total;
     scaler_.scale(weight == 1 ? loss : mul(loss, weight)).backward();
-    losses_.push_back(without_balance(loss).full_tensor());
+    losses_.push_back(without_balance(loss, earlier).full_tensor());
   }
 }
 
