@@ -88,7 +88,7 @@ static Rule to_image_rule(const Attributes& attributes, int operands) {
                    true);
 }
 
-/// From the first of the places of the first element of a box to the last of those of its last one.
+/// Returns the box from the first place of a box's first element to the last place of its last one.
 template <Places (*kPlaces)(const WindowDim&, int64_t)>
 static Box covering(const Attributes& attributes, int, std::span<const Shape>, const Box& given) {
   Box box = given;

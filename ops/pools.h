@@ -14,7 +14,7 @@
 namespace weft {
 inline namespace WEFT_COMPILER {
 
-// What one element of a result is: functors of a plane and a position in the whole.
+// Functors of a plane and a position in the whole, which compute one element of a result.
 
 template <class T> using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
 

@@ -68,7 +68,7 @@ struct Planes {
   }
 };
 
-/// What a result of a mean along one dim is divided by.
+/// Returns the divisor of a result of a mean along one dim.
 inline WEFT_FN int64_t count_of(const WindowDim& dim, int64_t t, bool counts_padding) {
   if (counts_padding && dim.kernel > 0) {
     const int64_t first = t * dim.stride - dim.padding;

@@ -23,7 +23,7 @@ def _for_dims(make, name, text):
 
 
 def _is_same(what, padding):
-    """Whether a padding is "same"; ValueError for another word than that and "valid"."""
+    """True for the padding "same"; ValueError for another word than that and "valid"."""
     if isinstance(padding, str) and padding not in ("same", "valid"):
         raise ValueError(f"{what}: padding is {padding!r}, expected numbers, 'same' or 'valid'")
     return padding == "same"

@@ -53,6 +53,26 @@ TEST(ImageLayers, ComputeByHand) {
   EXPECT_EQ(transposed(reshape(x, {1, 1, 16})).to_vector<float>()[15], 14 + 15);
 }
 
+template <class Call> static std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(ImageLayers, RefuseWhatTheyDoNotDo) {
+  EXPECT_EQ(error_of([] {
+              ConvTranspose1d(1, 1, std::vector<int64_t>{2}, ConvLayerOptions{.same = true});
+            }),
+            "conv_transpose: padding is 'same', expected numbers");
+  EXPECT_EQ(error_of([] {
+              avg_pool(ones({1, 1, 4}), 1, {.kernel = {2}, .dilation = {2}});
+            }),
+            "avg_pool: dilation is given, expected 1");
+}
+
 TEST(ImageLayers, NormaliseOverTheShardedBatch) {
   run_ranks(3, [](Communicator world) {
     const DeviceMesh mesh(world, {{"dp", 3}});

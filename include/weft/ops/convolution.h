@@ -30,7 +30,7 @@ WEFT_API Tensor convolution_same(const Tensor& x, const Tensor& weight, const Te
 /// Sums of x [d...] of 1 to 3 dims with its neighbours, multiplied by weights [odd sizes...] around
 /// the element; 0 outside of x. Weights of 0 cost nothing, even where they meet infinities.
 WEFT_API Tensor stencil(const Tensor& x, const Tensor& weights);
-/// The gradient of `convolution` with respect to x, as an op of its own: x [batch, in, d...] by
+/// The gradient of `convolution` with respect to x, as a separate op: x [batch, in, d...] by
 /// weight [in, out / groups, taps...]: [batch, out, d...]. `output_padding` is added to the size of
 /// the result, at its end.
 WEFT_API Tensor transposed_convolution(const Tensor& x, const Tensor& weight,

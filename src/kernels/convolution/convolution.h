@@ -41,7 +41,7 @@ void convolve_to_image(const Taps& taps, const MemoryBlock& result, const Memory
 void convolve_to_filter(const Taps& taps, const MemoryBlock& result, const MemoryBlock& image,
                         const MemoryBlock& filter);
 
-/// Computes `convolve` on the CPU line by line, where each channel has a filter of its own: f32 and
+/// Computes `convolve` on the CPU line by line, where each channel has a separate filter: f32 and
 /// f64. Otherwise returns false.
 bool convolve_planes(const Taps& taps, const MemoryBlock& image, const MemoryBlock& filter,
                      const MemoryBlock& result);

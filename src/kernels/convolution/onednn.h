@@ -5,7 +5,7 @@
 
 namespace weft {
 
-/// What a convolution computes from the other two of image, filter and result.
+/// The one of image, filter and result that is computed from the other two.
 enum class Convolved : uint8_t { result, image, filter };
 
 /// Computes it by oneDNN, if that has a kernel for it; otherwise returns false.

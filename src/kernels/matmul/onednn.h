@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// What all primitives of oneDNN share.
+// Engine, stream and descriptions of all primitives of oneDNN.
 
 dnnl::engine& onednn_engine();
 /// The calling thread's stream.
