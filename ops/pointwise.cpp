@@ -158,18 +158,20 @@ static bool has_integers_only(const Tensor& a, const Tensor& b, const Tensor& c)
 }
 
 Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
-  if (!has_integers_only(a, b, c))
+  if (!has_integers_only(a, b, c) && !is_complex(a) && !is_complex(b) && !is_complex(c))
     return call_on_three(addcmul_op, a, b, c, {.values = {value.value}});
   const Tensor product = mul(b, c);
   return add(a, value.value == 1 ? product : mul(product, value));
 }
 
 Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
+  if (is_complex(a) || is_complex(b) || is_complex(c)) return add(a, mul(div(b, c), value));
   return call_on_three(addcdiv_op, a, b, c, {.values = {value.value}});
 }
 
 Tensor lerp(const Tensor& a, const Tensor& b, const Operand& weight) {
-  if (has_integers_only(a, b, a)) return add(a, mul(next_to(a, weight), sub(b, a)));
+  if (has_integers_only(a, b, a) || is_complex(a))
+    return add(a, mul(next_to(a, weight), sub(b, a)));
   if (weight.is_number() && weight.number.kind == Number::Kind::complex) {
     return lerp(a, b, next_to(a, weight));
   }

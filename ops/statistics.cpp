@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "ops/sorting.h"
@@ -223,7 +224,7 @@ static Tensor power_from_zero(const Tensor& a, double exponent) {
 
 Tensor vector_norm(const Tensor& a, double order, const std::vector<int>& dims, bool keepdims) {
   if (order == 2) return norm(a, dims, keepdims);
-  const Tensor x = as_floating("vector_norm", a);
+  const Tensor x = is_complex(a) ? abs(a) : as_floating("vector_norm", a);
   if (order == 0) return cast(count_nonzero(x, dims, keepdims), x.dtype());
   const Tensor magnitudes = abs(x);
   if (std::isinf(order)) return (order > 0 ? max : min)(magnitudes, dims, keepdims);

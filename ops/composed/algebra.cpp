@@ -50,7 +50,7 @@ Tensor mv(const Tensor& a, const Tensor& b) {
 
 Tensor dot(const Tensor& a, const Tensor& b) {
   check_dims("dot", 1, a, b);
-  return vecdot(a, b);
+  return vecdot(conj(a), b);  // which conjugates its first operand
 }
 
 Tensor inner(const Tensor& a, const Tensor& b) {

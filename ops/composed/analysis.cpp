@@ -17,9 +17,9 @@ Tensor cov(const Tensor& a, double correction, const std::optional<Tensor>& freq
     if (!given || given->shape() == Shape{rows.size(1)}) continue;
     fail("cov: weights are ", given->shape(), ", expected ", rows.size(1), ", one an observation");
   }
-  const DType dtype = is_floating(rows.dtype()) ? rows.dtype() : DType::f32;
+  const DType dtype = is_floating(rows.dtype()) ? real_dtype(rows.dtype()) : DType::f32;
   Tensor w = frequencies ? cast(*frequencies, dtype)
-                         : slice(ones_like(cast(rows, dtype)), 0, 0, 1).detach();
+                         : slice(ones_like(cast(real(rows), dtype)), 0, 0, 1).detach();
   w = reshape(w, {1, rows.size(1)});
   if (weights) w = mul(w, cast(*weights, dtype));
   const Tensor total = sum(w);
@@ -28,7 +28,7 @@ Tensor cov(const Tensor& a, double correction, const std::optional<Tensor>& freq
   const Tensor reduced =
       weights ? mul(div(sum(mul(w, *weights)), total), correction) : next_to(total, correction);
   const Tensor products =
-      div(matmul(mul(centred, w), centred.transpose(0, 1)), clip(sub(total, reduced), 0));
+      div(matmul(mul(centred, w), conj(centred.transpose(0, 1))), clip(sub(total, reduced), 0));
   return rows.size(0) == 1 ? reshape(products, {}) : products;
 }
 

@@ -421,8 +421,8 @@ def test_numbers_of_one_element_only():
 
 # Ops that take complex operands but are not linear in all of them together, which OPS covers.
 NOT_LINEAR = set(
-    "mul div add_number number_div matmul linear_weight_gradient equal not_equal logical_and "
-    "logical_or logical_xor logical_not isfinite isnan isinf where cast convert".split()
+    "mul div add_number number_div matmul contraction linear_weight_gradient equal not_equal "
+    "logical_and logical_or logical_xor logical_not isfinite isnan isinf where cast convert".split()
 )
 
 

@@ -97,6 +97,8 @@ def magnitudes(results):
 def plain_function(name, variant):
     if name.startswith("linalg."):
         return getattr(weft.torch.linalg, name[7:], None)
+    if name.startswith("fft."):
+        return getattr(weft.fft, name[4:], None)
     for own in (variant, name):
         if own in ORDERED:
             return ORDERED[own]
@@ -114,7 +116,7 @@ class Conversion:
         self.dtypes = {
             getattr(torch, name): getattr(weft, name)
             for name in (
-                *("float32", "float64", "float16", "bool"),
+                *("float32", "float64", "float16", "bool", "complex64", "complex128"),
                 *("int8", "int16", "int32", "int64", "uint8"),
             )
         } | {torch.bfloat16: weft.bfloat16}
@@ -163,7 +165,8 @@ def numbers(t):
 def same(expected, got):
     if expected.shape != got.shape:
         return False
-    expected, got = expected.astype("float64"), got.astype("float64")
+    wide = "complex128" if "c" in expected.dtype.kind + got.dtype.kind else "float64"
+    expected, got = expected.astype(wide), got.astype(wide)
     largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
     return np.allclose(expected, got, rtol=2e-4, atol=2e-5 + 1e-6 * largest, equal_nan=True)
 

@@ -185,7 +185,17 @@ def sum_to_size(input, *size):
     return _weft.reshape(summed, size)
 
 
-real = resolve_conj = resolve_neg = conj
+def resolve_conj(input):
+    """The tensor itself: conjugates are computed at once."""
+    return _tensor_of(input)
+
+
+resolve_neg = resolve_conj
+
+
+def vdot(input, other):
+    """The sum of products of two vectors, the first one conjugated."""
+    return _weft.dot(_weft.conj(_tensor_of(input)), other)
 
 
 @_telling
@@ -196,9 +206,8 @@ def view_as(input, other):
 
 reshape_as = view_as
 trapz = trapezoid
-vdot = dot
 sgn = sign
-conj_physical = clone
+conj_physical = _weft.conj
 split_with_sizes = unsafe_split = split
 unsafe_chunk = chunk
 alias_copy = clone
@@ -258,7 +267,7 @@ t_copy = copying(t)
 add_methods(globals())
 _weft.Tensor.t = t
 add_in_place_methods(globals())
-for _name in ("nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
+for _name in ("fft", "nn", "nn.functional", "nn.init", "optim", "optim.lr_scheduler"):
     _sys.modules[f"{__name__}.{_name}"] = _operator.attrgetter(_name)(_package)
 
 
@@ -267,5 +276,5 @@ _weft.Tensor.size = property(
     doc="Elements of the whole tensor; size() is the shape, size(dim) one of its sizes",
 )
 _weft.Tensor.H = _weft.Tensor.mH = property(
-    lambda self: self.mT, doc="mT: there are no complex dtypes."
+    lambda self: _weft.conj(self.mT), doc="The conjugates of mT."
 )

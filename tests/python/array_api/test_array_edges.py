@@ -168,7 +168,7 @@ def test_floor_divide_at_infinities(dtype):
 
 def test_conjugates_of_real_numbers():
     x = weft.asarray([1.0, 2.0])
-    assert weft.conj(x) is x
+    assert np.shares_memory(weft.conj(x).numpy(), x.numpy())
 
 
 def test_totals_of_unsigned_integers():
