@@ -86,6 +86,22 @@ TEST_F(Axes, EachPairTrainsAsOneRank) {
   }
 }
 
+TEST_F(Axes, StagesReportTheExpertsOfAll) {
+  const auto experts = [&](const std::string& flags) {
+    const std::string metrics = scratch_.path("experts.jsonl");
+    std::filesystem::remove(metrics);
+    expect(0, concat(common_, "--steps 1 --metrics ", metrics, ' ', flags), "loss");
+    return metrics_in(metrics).at(0)["experts"];
+  };
+  const nlohmann::json expected = experts("--mesh dp=1");
+  ASSERT_EQ(expected["load"].size(), 3U);
+  for (const char* flags : {"--mesh pp=3", "--mesh pp=2,ep=2 --pipeline-schedule zb"}) {
+    const nlohmann::json made = experts(flags);
+    EXPECT_EQ(made["load"], expected["load"]) << flags;
+    EXPECT_NEAR(made["balance_loss"], expected["balance_loss"].get<double>(), 1e-4) << flags;
+  }
+}
+
 TEST_F(Axes, AKilledRunGoesOnWithOtherAxes) {
   const std::map<int64_t, double> expected = losses("--steps 40 --mesh dp=1");
   const std::string run = scratch_.path("run"), output = scratch_.path("output");

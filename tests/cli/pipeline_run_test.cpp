@@ -70,6 +70,8 @@ TEST_F(PipelineRun, IsResumedAfterUnequalDraws) {
   int number = 0;
   for (const std::string& flags :
        {concat("--mesh pp=2 --model ", model),
+        // One rank has both stages of the tie.
+        concat("--mesh pp=1 --pipeline-schedule interleaved --model ", model),
         std::string("--mesh pp=2,shard=2 --gradient-dtype int8"),
         std::string("--mesh pp=2,shard=2 --gradient-dtype bf16 --pipeline-schedule zb")}) {
     const std::string own = concat("train --data ", text_, " --seq 16 --batch 4 --accumulate 2 ",

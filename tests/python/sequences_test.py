@@ -73,6 +73,42 @@ def test_what_needs_the_order_is_refused(option):
         weft.ordered_attention(q, k, v, weft.TokenOrder(places), **{option: value})
 
 
+@pytest.mark.parametrize("ranks", RANKS)
+@pytest.mark.parametrize("option", ["mask", "added", "alibi", "dropout", "window"])
+def test_tokens_in_their_order_take_every_option(ranks, option):
+    draw = np.random.default_rng(5)
+    options = {
+        "mask": {"mask": draw.random((2, 1, TOKENS, TOKENS)) > 0.2},
+        "added": {"mask": draw.standard_normal((HEADS, TOKENS, TOKENS)).astype(np.float32)},
+        "alibi": {"alibi": draw.random(HEADS).astype(np.float32)},
+        "dropout": {"dropout": 0.3},
+        "window": {"window": 4},
+    }[option]
+
+    def body(world, place):
+        given = {
+            name: place(weft.tensor(x), {}) if isinstance(x, np.ndarray) else x
+            for name, x in options.items()
+        }
+        weft.manual_seed(3)
+        inputs = [place(weft.tensor(x), {"cp": weft.Shard(1)}) for x in operands()]
+        for x in inputs:
+            x.requires_grad = True
+        out = weft.attention(*inputs, **given)
+        (out * out).sum().backward()
+        return [x.full_tensor().tolist() for x in (out.detach(), *(x.grad for x in inputs))]
+
+    expected = weft.run_ranks(1, lambda world: body(world, lambda x, cut: x))[0]
+
+    def on_ranks(world):
+        mesh = weft.DeviceMesh(world, {"cp": ranks})
+        return body(world, lambda x, cut: weft.distribute(x, mesh, cut))
+
+    for made in weft.run_ranks(ranks, on_ranks):
+        for one, other in zip(made, expected, strict=True):
+            np.testing.assert_allclose(one, other, atol=2e-5)
+
+
 CONFIG = {"dim": 16, "layers": 2, "heads": 4, "kv_heads": 2, "head_dim": 4, "ffn": 24}
 
 
