@@ -147,6 +147,27 @@ TEST_F(PipelineRun, ChoosesForTheRankThatHoldsTheMost) {
   for (size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], expected[i], 1e-5);
 }
 
+/// Predictions are bounds: activations count the most of each micro-step.
+TEST_F(PipelineRun, PredictsTheMemoryThatItTakes) {
+  for (const char* schedule : {"1f1b", "gpipe", "interleaved", "zb"}) {
+    const std::string flags = concat("--seq 64 --batch 8 --accumulate 4 --mesh pp=2,shard=2 ",
+                                     "--pipeline-schedule ", schedule);
+    const std::string metrics = scratch_.path("memory.jsonl");
+    std::filesystem::remove(metrics);
+    expect(0, concat(common_, flags, " --steps 2 --metrics ", metrics), "loss");
+    const nlohmann::json measured = metrics_in(metrics).at(1);
+    const Outcome outcome = run_weft(concat("estimate --model tiny --machine h100 --json ", flags));
+    const nlohmann::json predicted = nlohmann::json::parse(outcome.text);
+    for (const char* purpose : {"parameters", "optimizer"}) {
+      EXPECT_EQ(measured["peak_bytes_of"][purpose], predicted["peak_bytes_of"][purpose]);
+    }
+    const double all =
+        measured["peak_bytes"].get<double>() - measured["peak_bytes_of"]["other"].get<double>();
+    EXPECT_LE(all, predicted["peak_bytes"].get<double>()) << schedule;
+    EXPECT_GE(all, 0.7 * predicted["peak_bytes"].get<double>()) << schedule;
+  }
+}
+
 /// Llama 3 405B as its paper trains it, on 8 of its replicas.
 TEST_F(PipelineRun, IsEstimatedForThousandsOfRanks) {
   const std::string model = scratch_.write(
