@@ -214,9 +214,8 @@ static void check_choices(const ParallelOptions& o) {
   const bool is_budget = budget_of(o.recompute).has_value() || !o.memory.empty();
   if (o.choice.offload.activations.offloads() && o.recompute == "none" && !is_budget &&
       o.choice.blocks.empty()) {
-    fail(
-        "--offload: activations rest in a tier while --activation-checkpointing is none, expected "
-        "full, selective, op or a budget; recomputed blocks save them");
+    fail("--offload: activations rest in a tier while --activation-checkpointing is none, ",
+         "expected another choice");
   }
   if (!o.free.offloads()) return;
   if (!o.free.is_disk()) fail("--offload auto: tier is host, expected disk:DIR");
@@ -238,6 +237,7 @@ int complete(ParallelOptions& o, int ranks, int most, const char* flag) {
   std::vector<MeshAxis> axes = parsed_axes(o.mesh);
   check_axis_names(axes, o.mesh);
   check_order(axes, o.mesh);
+  check_sequence_way(axes, o);
   const int size = ranks_of_mesh(o.mesh, most, ranks, flag);
   Strategy strategy = Strategy::named(o.strategy);
   const auto data = std::ranges::count_if(axes, is_data_axis);

@@ -63,6 +63,8 @@ struct ParallelOptions {
 
 void add_parallel_flags(CLI::App& command, ParallelOptions& options);
 void add_sequence_way_flag(CLI::App& command, ParallelOptions& options);
+/// Throws for a way where no ranks share sequences.
+void check_sequence_way(const std::vector<MeshAxis>& axes, const ParallelOptions& options);
 void add_optimizer_flag(CLI::App& command, std::string& optimizer);
 /// Adds --device, a name for `device_of_rank`.
 void add_device_flag(CLI::App& command, std::string& device);

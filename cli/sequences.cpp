@@ -16,6 +16,12 @@ void add_sequence_way_flag(CLI::App& command, ParallelOptions& o) {
       ->check(CLI::IsMember({"automatic", "gather", "heads", "ring"}));
 }
 
+void check_sequence_way(const std::vector<MeshAxis>& axes, const ParallelOptions& o) {
+  const bool shares = std::ranges::count(axes, kSequenceAxis, &MeshAxis::name) > 0;
+  if (shares || o.sequence_way == "automatic") return;
+  fail("--sequence-way: --mesh is ", o.mesh, ", expected one with an axis cp");
+}
+
 static bool carries_rows(const std::string& axis) {
   return axis != kTensorAxis && axis != kPipelineAxis;
 }

@@ -271,8 +271,7 @@ void add_sample(CLI::App& program) {
   add_whole(*sample, "--tokens", o.generation.tokens, "Tokens to add", 1);
   add_whole(*sample, "--batch", o.generation.batch, "The most prompts that are continued at once",
             1);
-  add_whole(*sample, "--ranks", o.ranks,
-            "Ranks that share the heads; they must divide the kv heads", 1, kMostLocalRanks);
+  add_whole(*sample, "--ranks", o.ranks, "Ranks that share the heads", 1, kMostLocalRanks);
   add_named(*sample, "--mesh", o.mesh, "AXIS=N,...",
             "Axes of the ranks instead: tp shares the heads, ep the experts, cp the tokens of "
             "prompts, e.g. ep=4,tp=2");

@@ -69,6 +69,7 @@ TEST_F(Program, RefusesImpossibleMeshes) {
        {"--strategy hsdp --mesh dp=2", "--mesh dp=2 has 1 axis that carries rows, expected 2"},
        {"--strategy zero9", "zero9"},
        {"--accumulate 2", "--batch is 3, expected a multiple of --accumulate, 2"},
+       {"--sequence-way ring", "--sequence-way: --mesh is dp=1, expected one with an axis cp"},
        {"--sequence-parallel", "expected one with an axis tp"}});
   expect(2, "estimate --mesh dp=4 --world 8", "has 4 ranks, expected 8, that of --world");
   expect(2, "estimate --machine abacus", "--machine is \"abacus\"");

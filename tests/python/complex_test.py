@@ -431,8 +431,8 @@ def is_real(dtype):
 
 
 def test_every_op_is_right_or_refuses_by_name():
-    """An op that takes complex operands and is none of NOT_LINEAR moves or adds elements: the result
-    is that of the real parts plus i times that of the imaginary ones."""
+    """An op that takes complex operands and is none of NOT_LINEAR moves or adds elements: the
+    result is that of the real parts plus i times that of the imaginary ones."""
     taken, refused = set(), set()
     for op in weft.all_ops():
         for shapes, dtypes, structure, values, (low, high) in op.samples:

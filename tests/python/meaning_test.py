@@ -41,7 +41,8 @@ def is_function(value):
 
 def methods_of(namespace):
     names = (name for name in dir(weft.Tensor) if not name.startswith("_"))
-    return [name for name in names if is_function(getattr(namespace, name, None)) and callable(getattr(weft.Tensor, name))]
+    mine = (name for name in names if callable(getattr(weft.Tensor, name)))
+    return [name for name in mine if is_function(getattr(namespace, name, None))]
 
 
 def shown(result):
