@@ -38,11 +38,14 @@ static AttentionArguments part_arguments(const Call& c) {
 static DType wide(DType dtype) { return dtype == f64 ? f64 : f32; }
 
 static OpSpec part_spec(bool backward) {
-  const std::string q = "b s (g r) [d]", kv = "b [t] g [d], b [t] g [d]", lse = "b (g r) s";
   return {
       .name = backward ? "attention_part_backward" : "attention_part",
       .rule_of =
-          [=](const Attributes&, std::span<const Shape>) {
+          [=](const Attributes&, std::span<const Shape> shapes) {
+            // A rank may have no heads at all.
+            const std::string heads = shapes[1][2] == 0 ? "g" : "(g r)";
+            const std::string q = "b s " + heads + " [d]", kv = "b [t] g [d], b [t] g [d]",
+                              lse = "b " + heads + " s";
             return Rule{backward ? q + ", " + kv + ", " + q + ", " + lse + ", " + q + " -> " + q +
                                        ", " + kv
                                  : q + ", " + kv + " -> " + q + ", " + lse};
