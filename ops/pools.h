@@ -7,7 +7,7 @@
 #include "ops/windows.h"
 #include "src/base/parallel.h"
 
-#ifdef WEFT_WITH_CUDA
+#ifdef WEFT_COMPILES_KERNELS
 #include "src/device/kernel/launch.h"
 #endif
 
@@ -144,15 +144,12 @@ template <class T> struct PickedOfWindow {
   }
 };
 
-#ifdef WEFT_WITH_CUDA
-namespace cuda {
-namespace {
-
+#ifdef WEFT_COMPILES_KERNELS
 template <class Functor> struct EachPlace {
   Functor functor;
   Planes over;
 
-  WEFT_DEVICE void operator()(const Thread& thread) const {
+  WEFT_DEVICE void operator()(const cuda::Thread& thread) const {
     const int64_t all = functor.pool.planes * over.count();
     for (int64_t n = thread.index; n < all; n += thread.count) {
       const int64_t k = n % over.size[2], j = n / over.size[2] % over.size[1];
@@ -161,17 +158,14 @@ template <class Functor> struct EachPlace {
     }
   }
 };
-
-}  // namespace
-}  // namespace cuda
 #endif
 
 /// Calls the functor for each place of `over` in each plane.
 template <class Functor>
 void each_place([[maybe_unused]] Device device, Functor functor, const Planes& over) {
-#ifdef WEFT_WITH_CUDA
+#ifdef WEFT_COMPILES_KERNELS
   if (device.kind == DeviceKind::cuda) {
-    return cuda::launch(cuda::EachPlace<Functor>{functor, over}, functor.pool.planes * over.count(),
+    return cuda::launch(EachPlace<Functor>{functor, over}, functor.pool.planes * over.count(),
                         current_stream(device));
   }
 #endif
