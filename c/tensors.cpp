@@ -20,7 +20,7 @@ using weft::c::Call;
 using weft::c::guarded;
 using weft::c::makes;
 
-static_assert(static_cast<int>(DType::boolean) == WEFT_BOOL && WEFT_F8_E5M2 + 1 == weft::kDTypes);
+static_assert(static_cast<int>(DType::boolean) == WEFT_BOOL && WEFT_C128 + 1 == weft::kDTypes);
 static_assert(static_cast<int>(DType::f64) == WEFT_F64 && static_cast<int>(DType::i64) == WEFT_I64);
 
 namespace weft::c {

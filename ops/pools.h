@@ -6,6 +6,7 @@
 
 #include "ops/windows.h"
 #include "src/base/parallel.h"
+#include "src/kernels/map/map.h"
 
 #ifdef WEFT_COMPILES_KERNELS
 #include "src/device/kernel/launch.h"

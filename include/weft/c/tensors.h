@@ -5,7 +5,8 @@
 
 #include "weft/c/core.h"
 
-/// Element types. WEFT_F8_* are stored, moved and cast only.
+/// Element types. WEFT_F8_* are stored, moved and cast only. WEFT_C64 and WEFT_C128 are complex: two
+/// floats, or two doubles.
 typedef int weft_dtype;
 enum {
   WEFT_F32 = 0,
@@ -22,7 +23,9 @@ enum {
   WEFT_U32 = 11,
   WEFT_U64 = 12,
   WEFT_F8_E4M3 = 13,
-  WEFT_F8_E5M2 = 14
+  WEFT_F8_E5M2 = 14,
+  WEFT_C64 = 15,
+  WEFT_C128 = 16
 };
 
 /// A handle of a tensor, an array that is whole on one rank or laid out over a mesh; used and freed

@@ -15,7 +15,8 @@ module weft
       WEFT_COMMUNICATION = 3, WEFT_MEMORY = 4
   integer(c_int), parameter :: WEFT_F32 = 0, WEFT_BF16 = 1, WEFT_F16 = 2, WEFT_F64 = 3, &
       WEFT_I32 = 4, WEFT_I64 = 5, WEFT_U8 = 6, WEFT_BOOL = 7, WEFT_I8 = 8, WEFT_I16 = 9, &
-      WEFT_U16 = 10, WEFT_U32 = 11, WEFT_U64 = 12, WEFT_F8_E4M3 = 13, WEFT_F8_E5M2 = 14
+      WEFT_U16 = 10, WEFT_U32 = 11, WEFT_U64 = 12, WEFT_F8_E4M3 = 13, WEFT_F8_E5M2 = 14, &
+      WEFT_C64 = 15, WEFT_C128 = 16
 
   type, bind(c) :: weft_mesh
     integer(c_int64_t) :: id = 0
