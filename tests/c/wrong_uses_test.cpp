@@ -122,7 +122,7 @@ TEST(WrongUses, OfArrays) {
           [&] {
             return from(3, {1LL << 40, 1LL << 40, 1}, mesh, "");
           }},
-         {"dtype is 15, expected 0 to 14", [&] { return from(2, sizes, mesh, "", 15); }},
+         {"dtype is 17, expected 0 to 16", [&] { return from(2, sizes, mesh, "", 17); }},
          {"without a mesh", [&] { return from(2, sizes, {0}, "S(0)"); }},
          {"placement is \"X\", expected R, S(0)", [&] { return from(2, sizes, mesh, "X"); }},
          {"placement is \"S(0\"", [&] { return from(2, sizes, mesh, "S(0"); }},
