@@ -250,10 +250,16 @@ Pattern without_trivial_axes(const MeshGrid& grid, Pattern pattern) {
 
 double least_seconds(const Layout& from, const Layout& to) {
   const MeshGrid& grid = *to.grid;
-  const PlanProblem problem{*to.grid, to.shape, {}, {}, {}};
-  if (from.sharding.has_inner() || to.sharding.has_inner()) return 0;
-  const PlanState held{without_trivial_axes(grid, from.sharding.pattern()), from.dtype};
-  const PlanState made{without_trivial_axes(grid, to.sharding.pattern()), to.dtype};
+  const std::array<Pattern, 2> patterns = {from.sharding.pattern(), to.sharding.pattern()};
+  Factoring factors{to.shape, {}, {patterns.begin(), patterns.end()}};
+  if (from.sharding.has_inner() || to.sharding.has_inner()) {
+    const auto found = factored(to.shape, patterns, grid.sizes());
+    if (!found) return 0;
+    factors = *found;
+  }
+  const PlanProblem problem{*to.grid, factors.shape, {}, {}, {}};
+  const PlanState held{without_trivial_axes(grid, factors.patterns[0]), from.dtype};
+  const PlanState made{without_trivial_axes(grid, factors.patterns[1]), to.dtype};
   const Axes axes = talking_axes(grid, held.pattern, made.pattern);
   if (axes.empty() || to.shape.product() == 0) return 0;
   Coordinates last{};

@@ -63,7 +63,7 @@ struct Trial {
 };
 
 /// So many combinations are tried one by one.
-constexpr size_t kFew = 400;
+constexpr size_t kFew = 1024;
 
 class Chooser {
  public:
