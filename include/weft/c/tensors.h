@@ -5,8 +5,8 @@
 
 #include "weft/c/core.h"
 
-/// Element types. WEFT_F8_* are stored, moved and cast only. WEFT_C64 and WEFT_C128 are complex: two
-/// floats, or two doubles.
+/// Element types. WEFT_F8_* are stored, moved and cast only. WEFT_C64 and WEFT_C128 are complex:
+/// two floats, or two doubles.
 typedef int weft_dtype;
 enum {
   WEFT_F32 = 0,
