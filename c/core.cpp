@@ -18,7 +18,19 @@ namespace weft::c {
 
 ThreadState& ThreadState::current() {
   // Behind a pointer: thread-local memory is scarce in a library that is loaded late.
-  static thread_local const auto state = std::make_unique<ThreadState>();
+  struct Owner {
+    ThreadState* state = nullptr;
+    bool has_ended = false;
+    ~Owner() {
+      delete std::exchange(state, nullptr);
+      has_ended = true;
+    }
+  };
+  static thread_local Owner owner;
+  // Handlers that run as the thread ends, such as those of atexit, get one without objects.
+  static thread_local ThreadState* late = nullptr;
+  ThreadState*& state = owner.has_ended ? late : owner.state;
+  if (!state) state = new ThreadState;
   return *state;
 }
 

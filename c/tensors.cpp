@@ -37,6 +37,13 @@ static TensorOptions options_in(const Call& call, weft_dtype dtype, weft_mesh me
 static Tensor from_memory(const Call& call, const void* values, const Shape& shape,
                           const TensorOptions& options) {
   if (shape.product() > 0) call.check(values, "values");
+  if (options.dtype == DType::boolean) {
+    // Fortran compilers have other bytes than 1 for true.
+    const auto* bytes = static_cast<const uint8_t*>(values);
+    std::vector<uint8_t> truths(bytes, bytes + shape.product());
+    for (uint8_t& truth : truths) truth = truth != 0;
+    return from_values(truths.data(), truths.size(), options.dtype, shape, options);
+  }
   return from_values(values, static_cast<size_t>(shape.product()), options.dtype, shape, options);
 }
 

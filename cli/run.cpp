@@ -17,6 +17,7 @@
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
+#include "weft/checkpoint_report.h"
 #include "weft/error.h"
 #include "weft/extend/flight.h"
 #include "weft/extend/run_folder.h"
@@ -140,6 +141,14 @@ static std::string flag_of(const std::vector<std::string>& command, const std::s
   return {};
 }
 
+static bool has_checkpoint(const std::string& directory) {
+  try {
+    return !newest_complete_checkpoint(directory).empty();
+  } catch (const std::invalid_argument&) {  // it is not there yet
+    return false;
+  }
+}
+
 /// The command of a restart: `weft train` goes on from the newest complete checkpoint of --save.
 static std::vector<std::string> restarted(std::vector<std::string> command) {
   const bool trains =
@@ -149,7 +158,9 @@ static std::vector<std::string> restarted(std::vector<std::string> command) {
   if (save.empty()) {
     fail("run: --save of weft train is missing, expected a directory for --restarts to go on from");
   }
-  // The run's own folder, also where the first start began from another one.
+  // The run's own folder as soon as it has a checkpoint, also where the first start began from
+  // another one.
+  if (!flag_of(command, "--resume").empty() && !has_checkpoint(save)) return command;
   std::erase_if(command, [](const std::string& word) { return word.starts_with("--resume="); });
   const auto given = std::ranges::find(command, "--resume");
   if (given != command.end() && given + 1 != command.end()) command.erase(given, given + 2);
@@ -172,15 +183,17 @@ static int run_program(const LaunchedProgram& o) {
   }
   using Clock = std::chrono::steady_clock;
   constexpr double kLongestWait = 60;
-  const std::vector<std::string> again = o.restarts > 0 ? restarted(o.command) : o.command;
+  if (o.restarts > 0) restarted(o.command);
   const auto began = Clock::now();
   double wait = 1;
   for (int restart = 0;; ++restart) {
     const double passed = std::chrono::duration<double>(Clock::now() - began).count();
     const bool is_limited = o.timeout > 0 && restart > 0;
     const double left = is_limited ? std::max(1e-3, o.timeout - passed) : o.timeout;
-    const LaunchReport report = launched(o, restart == 0 ? o.command : again, left, restart);
+    const LaunchReport report =
+        launched(o, restart == 0 ? o.command : restarted(o.command), left, restart);
     if (restart == o.restarts || !may_restart(report)) return report.code;
+    if (o.timeout > 0 && passed + wait >= o.timeout) return report.code;
     std::cerr << concat("weft run: restart ", restart + 1, " of ", o.restarts, " in ", wait,
                         " s\n");
     std::this_thread::sleep_for(std::chrono::duration<double>(wait));

@@ -277,6 +277,9 @@ void Muon::update_together(const std::vector<size_t>& stack, const Tensor& gradi
 Tensor newton_schulz(const Tensor& m, int64_t steps, const std::array<double, 3>& coefficients,
                      double eps) {
   if (!m || m.ndim() != 2) fail("newton_schulz: m is ", m.shape(), ", expected a matrix");
+  if (!is_floating(m.dtype()) || is_complex(m.dtype())) {
+    fail("newton_schulz: dtype is ", m.dtype(), ", expected a real one with a fraction");
+  }
   if (steps < 0 || steps > 1000) {
     fail("newton_schulz: steps is ", steps, ", expected 0 to 1000");
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <complex>
 #include <vector>
 
 #include "ops/decompositions.h"
+#include "ops/engine/tensor_body.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/context.h"
 #include "weft/extend/hash.h"
@@ -30,6 +30,15 @@ static void add_sums(const Tensor& part, std::vector<double>& sums, std::vector<
   }
 }
 
+/// Returns the greatest of each number on all ranks.
+static std::vector<double> greatest_of(const std::vector<double>& own, const DeviceMesh& mesh) {
+  const std::vector<Placement> kinds(static_cast<size_t>(mesh.ndim()), Partial(ReduceOp::max));
+  const Shape shape{static_cast<int64_t>(own.size())};
+  const Tensor part = from_values(own, shape, {.dtype = DType::f64});
+  const Sharding sharding(mesh, Placements(kinds));
+  return relabeled(part, layout_of(sharding, shape, DType::f64)).full_tensor().to_vector<double>();
+}
+
 Tensors agreed(Tensors results) {
   const Tensor& first = results[0];
   if (!first.is_sharded() || !first.sharding().is_replicated()) return results;
@@ -41,21 +50,14 @@ Tensors agreed(Tensors results) {
     const Tensor part = result.local();
     add_sums(is_complex(part.dtype()) ? view_as_real(part) : part, sums, allowed);
   }
-  const std::vector<Placement> kinds(static_cast<size_t>(mesh.ndim()), Partial(ReduceOp::max));
-  const auto count = static_cast<int64_t>(sums.size());
-  const Tensor bounds =
-      from_local(from_values(sums, {count}, {.dtype = DType::f64}), mesh, Placements(kinds));
-  const std::vector<double> greatest = bounds.full_tensor().to_vector<double>();
+  const std::vector<double> greatest = greatest_of(sums, mesh);
   bool differ = false;
   for (size_t i = 0; i < allowed.size(); ++i) {
     // The greatest sum and the least one; a NaN differs from all.
     differ = differ || !(greatest[2 * i] + greatest[2 * i + 1] <= allowed[i]);
   }
-  // Sums of rounding errors differ between ranks, so that one of them decides.
-  const std::vector<double> flag = {differ ? 1.0 : 0.0};
-  const Tensor any =
-      from_local(from_values(flag, {1}, {.dtype = DType::f64}), mesh, Placements(kinds));
-  if (any.full_tensor().item() == 0) return results;
+  // The bounds follow from each rank's values, so that the ranks decide together.
+  if (greatest_of({differ ? 1.0 : 0.0}, mesh)[0] == 0) return results;
   for (const Tensor& result : results) {
     copy(result.block(), scatter(result.local(), mesh, {}).local().block());
   }

@@ -122,6 +122,7 @@ static const Takes kStrided{.dtypes = {f32, f64, bf16, f16}, .strides = true};
 extern const Op image_gradient_op;
 extern const Op filter_gradient_op;
 
+// Missed layouts: channels within each group are not cut, only groups.
 static const Op convolution_op = register_op({
     .name = "convolution",
     .rule_of =

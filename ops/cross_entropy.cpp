@@ -244,6 +244,9 @@ Tensor mse_loss(const Tensor& input, const Tensor& target, std::string_view redu
     fail("mse_loss: target is ", target.shape(), ", expected ", input.shape(),
          ", the shape of input");
   }
+  if (is_complex(input.dtype()) || is_complex(target.dtype())) {
+    fail("mse_loss: dtypes are ", input.dtype(), " and ", target.dtype(), ", expected real ones");
+  }
   const Tensor losses = square(sub(input, target));
   if (reduction == "none") return losses;
   if (reduction == "mean") return mean(losses);

@@ -258,7 +258,7 @@ Tensor matrix_norm(const Tensor& a, double order, bool keepdims) {
   }
   const Tensor sums = sum(abs(a), {std::isinf(order) ? -1 : -2}, true);
   const Tensor extreme = (order > 0 ? max : min)(sums, {-2, -1}, keepdims);
-  return cast(extreme, is_floating(a.dtype()) ? a.dtype() : DType::f32);
+  return is_floating(extreme.dtype()) ? extreme : cast(extreme, DType::f32);
 }
 
 Tensor nanmean(const Tensor& a, const std::vector<int>& dims, bool keepdims) {

@@ -334,20 +334,32 @@ static const Op max_along_dim_op =
 static const Op min_along_dim_op =
     reduce_op("min_along_dim", ByIndex::Written::min, extreme_backward);
 
+/// Kernels read the values in the dtype of the result.
+static void check_values(const char* what, const Tensor& a, const Tensor& values) {
+  if (!a || !values || a.dtype() == values.dtype()) return;
+  fail(what, ": dtype of the values is ", values.dtype(), ", expected ", a.dtype(),
+       ", that of the tensor; cast them");
+}
+
 Tensor multiply_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  check_values("multiply_along_dim", a, values);
   return multiply_along_dim_op({a, values, indices}, {.structure = {dim}});
 }
 Tensor max_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  check_values("max_along_dim", a, values);
   return call_ordered(max_along_dim_op, {a, values, indices}, {.structure = {dim}})[0];
 }
 Tensor min_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  check_values("min_along_dim", a, values);
   return call_ordered(min_along_dim_op, {a, values, indices}, {.structure = {dim}})[0];
 }
 
 Tensor put_slices(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  check_values("put_slices", a, values);
   return put_slices_op({a, values, indices}, {.structure = {dim}});
 }
 Tensor put_along_dim(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
+  check_values("put_along_dim", a, values);
   return put_along_dim_op({a, values, indices}, {.structure = {dim}});
 }
 

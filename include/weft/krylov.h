@@ -47,7 +47,8 @@ struct ConjugateGradientOptions {
 struct ConjugateGradientResult {
   Tensor x;
   int64_t steps = 0;
-  /// The greatest |b - a x| / |b| of a column, from the recurrence.
+  /// The greatest |b - a x| / |b| of a column. Where columns have converged by the recurrence of
+  /// the method, rounding may leave it above rtol.
   double residual = 0;
   bool converged = false;
 };
@@ -70,7 +71,9 @@ struct LanczosOptions {
 };
 /// The k greatest or least eigenvalues of a symmetric operator, in ascending order, and their
 /// eigenvectors as columns [n, k], by Lanczos with thick restarts (Wu and Simon, 2000) and full
-/// orthogonalization. Throws std::runtime_error where they do not converge.
+/// orthogonalization. Eigenvalues count as often as their spaces have dimensions: a pair beside the
+/// known ones is looked for until none is more extreme. Throws std::runtime_error where they do not
+/// converge.
 WEFT_API Eigh eigsh(const LinearOperator& a, int64_t k, const LanczosOptions& options = {});
 
 /// The q greatest singular values of matrices [m, n] and their vectors, u [m, q] and vh [q, n], by

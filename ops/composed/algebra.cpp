@@ -119,7 +119,7 @@ Tensor cov(const Tensor& a, double correction) {
   if (a.ndim() > 2) fail("cov: tensor is ", a.shape(), ", expected at most 2 dims");
   const Tensor rows = atleast_2d(a);
   const Tensor centred = sub(rows, mean(rows, {1}, true));
-  const Tensor products = div(matmul(centred, centred.transpose(0, 1)),
+  const Tensor products = div(matmul(centred, conj(centred.transpose(0, 1))),
                               std::max(0.0, static_cast<double>(rows.size(1)) - correction));
   return rows.size(0) == 1 ? reshape(products, {}) : products;
 }

@@ -40,10 +40,17 @@ Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& sr
   return add(a, add_slices(scaled, vector_of("index_add", index), at, places_of(a, at)));
 }
 
+static void check_src(const char* what, const Tensor& a, const Tensor& src) {
+  if (!src || a.dtype() == src.dtype()) return;
+  fail(what, ": dtype of src is ", src.dtype(), ", expected ", a.dtype(),
+       ", that of the tensor; cast it");
+}
+
 Tensor index_copy(const Tensor& a, int dim, const Tensor& index, const Tensor& src) {
   check_tensor("index_copy", a);
   if (a.ndim() == 0) return of_scalar(index_copy, a, index, src);
   const int at = normalized_dim("index_copy", dim, a.ndim());
+  check_src("index_copy", a, src);
   return put_slices(a, src, vector_of("index_copy", index), at);
 }
 
@@ -123,6 +130,7 @@ Tensor scatter_along_dim(const Tensor& a, int dim, const Tensor& index, const Op
     const Tensor counts = add_along_dim(each, index, at, places_of(a, at));
     return masked_fill(a, greater(padded(counts, a, at), 0), src);
   }
+  check_src("scatter", a, src.tensor);
   return write_into_part(put_along_dim, a, cut_to(src.tensor, index.shape()), index, at);
 }
 
@@ -149,6 +157,7 @@ Tensor scatter_reduce(const Tensor& a, int dim, const Tensor& index, const Tenso
   if (a.ndim() == 0) {
     return of_scalar(scatter_reduce, a, flatten(index), src, reduce, include_self);
   }
+  check_src("scatter_reduce", a, src);
   const int at = check_scatter("scatter_reduce", a, dim, index, src.shape());
   if (index.numel() == 0) return clone(a);
   const Tensor values = cut_to(src, index.shape());
@@ -200,7 +209,7 @@ Tensor slice_scatter(const Tensor& a, const Tensor& src, int dim, int64_t start,
   }
   const Tensor places = arange(static_cast<double>(first), static_cast<double>(last),
                                static_cast<double>(step), options_next_to(a, DType::i64));
-  return index_copy(a, at, places, src);
+  return index_copy(a, at, places, as_dtype(src, a.dtype()));
 }
 
 Tensor masked_scatter(const Tensor& a, const Tensor& mask, const Tensor& src) {

@@ -24,10 +24,14 @@ struct SmallEigen {
 inline SmallEigen small_eigen(const std::vector<double>& matrix, int64_t stride, int64_t n) {
   const auto count = static_cast<size_t>(n);
   std::vector<double> a(count * count), v(count * count, 0);
+  double most = 0;
+  for (const double x : matrix) most = std::max(most, std::abs(x));
+  if (most == 0) most = 1;
   for (size_t i = 0; i < count; ++i) {
     v[i * count + i] = 1;
-    for (size_t j = 0; j < count; ++j)
-      a[i * count + j] = matrix[i * static_cast<size_t>(stride) + j];
+    for (size_t j = 0; j < count; ++j) {
+      a[i * count + j] = matrix[i * static_cast<size_t>(stride) + j] / most;
+    }
   }
   const auto off_diagonal = [&] {
     double sum = 0;
@@ -61,7 +65,7 @@ inline SmallEigen small_eigen(const std::vector<double>& matrix, int64_t stride,
   std::ranges::sort(order, {}, [&](size_t i) { return a[i * count + i]; });
   SmallEigen eigen;
   for (const size_t i : order) {
-    eigen.values.push_back(a[i * count + i]);
+    eigen.values.push_back(a[i * count + i] * most);
     eigen.rows.insert(eigen.rows.end(), v.begin() + static_cast<int64_t>(i * count),
                       v.begin() + static_cast<int64_t>((i + 1) * count));
   }

@@ -253,6 +253,8 @@ void record_op(const std::shared_ptr<const OpBody>& op, Ref<Route> route,
     const bool saves = op->saved_out >> i & 1;
     if (op->saved_out) node->out.add(saves ? saved_result(result) : OpNode::Saved());
     const bool last = i + 1 == results.count;
+    // Indices, as those of a maximum, have no gradient.
+    if (is_integer(result.dtype())) continue;
     result.body()->node = last ? std::move(shared) : shared;
     result.body()->result = i;
   }

@@ -129,6 +129,7 @@ static linalg::LinearOperator operator_in(const char* what, const py::object& gi
 
 static py::tuple cg_in(const py::object& a, const Tensor& b, const MaybeTensor& x0, double rtol,
                        double atol, std::optional<int64_t> maxiter, const py::object& inverse) {
+  if (maxiter && *maxiter < 1) fail("cg: maxiter is ", *maxiter, ", expected at least 1");
   const linalg::ConjugateGradientOptions options{.x0 = x0,
                                                  .rtol = rtol,
                                                  .atol = atol,

@@ -219,10 +219,22 @@ def _check_padding_mode(what, mode):
         raise ValueError(f"{what}: padding_mode is {mode!r}, expected 'zeros'; pad the input first")
 
 
+class _FixedOptions:
+    def __setattr__(self, name, value):
+        if name in self._fixed and (known := self.__dict__.get(name, value)) != value:
+            raise AttributeError(
+                f"{type(self).__name__}: {name} is {value!r}, expected {known!r}, that of the "
+                f"layer when it was made; make another layer"
+            )
+        super().__setattr__(name, value)
+
+
 def _conv_layer_of(dims):
     name = f"Conv{dims}d"
 
-    class ConvNd(_weft._Conv):
+    class ConvNd(_FixedOptions, _weft._Conv):
+        _fixed = "stride", "padding", "dilation", "groups"
+
         def __init__(
             self,
             in_channels,
@@ -277,7 +289,9 @@ def _transposed_layer_of(dims):
 
 def _norm_layer_of(by_item):
     def layer_of(dims):
-        class NormNd(_weft._BatchNorm):
+        class NormNd(_FixedOptions, _weft._BatchNorm):
+            _fixed = "eps", "momentum"
+
             def __init__(
                 self,
                 num_features,
@@ -298,8 +312,10 @@ def _norm_layer_of(by_item):
     return layer_of
 
 
-class GroupNorm(_weft._GroupNorm):
+class GroupNorm(_FixedOptions, _weft._GroupNorm):
     """group_norm of images. Parameters, if affine: weight and bias [channels]."""
+
+    _fixed = "num_groups", "num_channels", "eps"
 
     def __init__(self, num_groups, num_channels, eps=1e-5, affine=True, device=None, dtype=None):
         super().__init__(num_groups, num_channels, eps, affine)

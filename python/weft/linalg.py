@@ -162,8 +162,9 @@ def lstsq(x1, x2, rcond=None, *, driver=None):
 def cg(A, b, x0=None, *, rtol=1e-5, atol=0.0, maxiter=None, M=None):
     """(x, steps, residual, converged): solves A @ x = b by conjugate gradients for a symmetric
     positive definite A, a matrix or a function of vectors. b is [n], or [n, k] with a system for
-    each column. It ends where |b - A @ x| <= max(rtol |b|, atol) for each column, or after maxiter
-    steps, 10 n unless given. M is an approximate inverse of A, also a matrix or a function."""
+    each column. A column has converged where the method's own residual is at most
+    max(rtol |b|, atol); `residual` is the greatest |b - A @ x| / |b|. maxiter is 10 n unless given.
+    M is an approximate inverse of A, also a matrix or a function."""
     return CGResult(*_weft._linalg_cg(A, b, x0, rtol, atol, maxiter, M))
 
 

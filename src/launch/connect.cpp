@@ -193,7 +193,8 @@ static void run_connected(const std::function<void(Communicator)>& body,
     let_the_cause_end_first();
     throw;
   }
-  connection->shared().end(connection->world.rank());
+  // A thread that was connected before goes on in this world.
+  if (is_first) connection->shared().end(connection->world.rank());
 }
 
 void run_world(int ranks, const std::function<void(Communicator)>& body,

@@ -246,14 +246,29 @@ class Search {
 };
 
 /// Ops whose file states why they miss layouts, in a comment that begins "Missed layouts:".
-const std::set<std::string> kWithReason = {
-    "add_along_dim",       "add_slices",         "attention",
-    "combine_rows",        "dispatch_rows",      "embedding_backward",
-    "grouped_matmul",      "layer_norm",         "grouped_weight_gradient",
-    "layer_norm_backward", "rms_norm",           "cross_entropy_backward",
-    "rms_norm_backward",   "softmax_backward",   "log_softmax_backward",
-    "swiglu_backward",     "logsumexp_backward", "multiply_along_dim",
-    "put_slices",          "rope_by_frequencies"};
+const std::set<std::string> kWithReason = {"convolution",
+                                           "convolution_to_filter",
+                                           "convolution_to_image",
+                                           "add_along_dim",
+                                           "add_slices",
+                                           "attention",
+                                           "combine_rows",
+                                           "dispatch_rows",
+                                           "embedding_backward",
+                                           "grouped_matmul",
+                                           "layer_norm",
+                                           "grouped_weight_gradient",
+                                           "layer_norm_backward",
+                                           "rms_norm",
+                                           "cross_entropy_backward",
+                                           "rms_norm_backward",
+                                           "softmax_backward",
+                                           "log_softmax_backward",
+                                           "swiglu_backward",
+                                           "logsumexp_backward",
+                                           "multiply_along_dim",
+                                           "put_slices",
+                                           "rope_by_frequencies"};
 
 /// Ops whose results of these samples are right by chance: values are finite and never equal, parts
 /// of sums have the sign of the sum, matrices are diagonal or of one element, and neighbours of

@@ -472,3 +472,30 @@ def test_every_op_is_right_or_refuses_by_name():
     assert not taken & refused
     assert {"add", "sum", "mean", "slice", "cat", "take", "expand"} <= taken
     assert {"less", "max", "sort", "softmax", "layer_norm"} <= refused
+
+
+def test_covariance_and_what_has_no_complex_meaning():
+    z = draws.normal(size=(3, 9)) + 1j * draws.normal(size=(3, 9))
+    assert np.abs(weft.cov(weft.from_numpy(z)).numpy() - np.cov(z)).max() < 1e-12
+    x = weft.from_numpy(z)
+    assert weft.linalg.matrix_norm(x, ord=1).dtype == weft.float64
+    for call, message in (
+        (lambda: weft.newton_schulz(x), "newton_schulz: dtype is c128, expected a real one"),
+        (lambda: weft.functional.mse_loss(x, x), "mse_loss: dtypes are c128 and c128"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
+
+
+def test_values_that_are_written_have_the_dtype_of_the_tensor():
+    import weft.torch as T
+
+    index = weft.asarray([0])
+    double, single = weft.zeros((3,), dtype=weft.float64), weft.asarray([7.5], dtype=weft.float32)
+    for made, src in ((weft.zeros((3,)), weft.asarray([2 + 3j])), (double, single)):
+        for name in ("index_copy", "scatter", "scatter_reduce", "index_reduce"):
+            more = ("prod",) if "reduce" in name else ()
+            with pytest.raises(ValueError, match="dtype of src is .*, that of the tensor; cast it"):
+                getattr(T, name)(made, 0, index, src, *more)
+    written = T.slice_scatter(double, single, 0, 1, 2)
+    assert written.tolist() == [0, 7.5, 0]

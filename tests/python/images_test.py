@@ -441,3 +441,48 @@ def test_wrong_uses_are_named(sentence):
     with pytest.raises(ValueError) as raised:
         MISTAKES[sentence]()
     assert str(raised.value) == sentence
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "image,filters,stride,padding",
+    [
+        ((2, 32, 1, 1), (32, 32, 3, 3), (2, 2), (1, 1)),
+        ((2, 64, 5, 1), (64, 64, 3, 3), (2, 2), (1, 1)),
+        ((2, 32, 3, 3), (32, 32, 3, 3), (3, 3), (1, 1)),
+        ((1, 16, 2, 3, 3), (8, 16, 4, 1, 1), (2, 1, 1), (3, 0, 0)),
+        ((1, 16, 1, 2, 2), (16, 16, 1, 2, 4), (3, 1, 3), (0, 0, 1)),
+    ],
+)
+def test_gradients_of_taps_that_read_padding(image, filters, stride, padding, dtype):
+    draws = np.random.default_rng(0)
+    x, w = draws.normal(size=image), draws.normal(size=filters)
+    convolve = F.conv2d if len(image) == 4 else F.conv3d
+
+    def gradient(of):
+        a, b = (weft.from_numpy(v).to(of) for v in (x, w))
+        b = b.detach().requires_grad_()
+        convolve(a, b, stride=stride, padding=padding).sum().backward()
+        return b.grad.to(weft.float64).numpy()
+
+    exact = gradient(weft.float64)
+    for _ in range(3):
+        weft.from_numpy(np.full((1 << 20,), np.nan, "f4")) * 2  # memory that is used again
+        found = gradient(getattr(weft, dtype))
+        bound = 0.05 if dtype == "bfloat16" else 1e-4
+        assert np.abs(found - exact).max() < bound * max(1, np.abs(exact).max())
+
+
+def test_options_of_a_layer_cannot_change():
+    norm, conv = nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3)
+    for layer, name, value in ((norm, "momentum", 1.0), (norm, "eps", 10.0), (conv, "stride", 2)):
+        with pytest.raises(AttributeError, match=f"{name} is .*, expected .*, that of the layer"):
+            setattr(layer, name, value)
+
+
+def test_indices_of_maxima_need_no_gradient():
+    x = weft.from_numpy(np.arange(8.0).reshape(1, 1, 8)).requires_grad_()
+    values, indices = F.max_pool1d(x, 2, return_indices=True)
+    assert values.requires_grad and not indices.requires_grad
+    assert indices.numpy().ravel().tolist() == [1, 3, 5, 7]
+    assert not weft.torch.topk(x, 2)[1].requires_grad

@@ -106,6 +106,33 @@ def test_eigenpairs_of_functions_and_of_repeated_values():
     assert np.abs(least.eigenvalues.numpy() - expected).max() < 1e-12
 
 
+def test_repeated_eigenvalues_and_sizes():
+    ring = np.eye(64) * 2 - np.roll(np.eye(64), 1, 0) - np.roll(np.eye(64), -1, 0)
+    turned, _ = np.linalg.qr(draws.normal(size=(64, 64)))
+    ring = turned @ ring @ turned.T
+    expected = np.linalg.eigvalsh(ring)
+    for size in (1, 1e200, 1e-200):
+        for seed in range(3):
+            weft.manual_seed(seed)
+            a = weft.from_numpy(ring * size)
+            least = L.eigsh(a, 5, largest=False).eigenvalues.numpy() / size
+            assert np.abs(least - expected[:5]).max() < 1e-10
+            greatest = L.eigsh(a, 4).eigenvalues.numpy() / size
+            assert np.abs(greatest - expected[-4:]).max() < 1e-10
+
+
+def test_columns_of_any_size_and_difficulty():
+    values = np.linspace(1, 1e4, 200) * 1e-8
+    b = np.stack([np.eye(200)[3], draws.normal(size=200)], 1)
+    made = L.cg(weft.from_numpy(np.diag(values)), weft.from_numpy(b), rtol=1e-8)
+    assert made.converged and relative(made.x.numpy(), b / values[:, None]) < 1e-6
+    for dtype, size in (("float32", 1e25), ("float32", 1e-25), ("float64", 1e-200)):
+        right = (RIGHT * size).astype(dtype)
+        made = L.cg(weft.from_numpy(DEFINITE.astype(dtype)), weft.from_numpy(right))
+        expected = np.linalg.solve(DEFINITE, RIGHT)
+        assert made.converged and relative(made.x.numpy() / size, expected) < 1e-4
+
+
 @pytest.mark.parametrize("shape,names", MESHES)
 def test_low_rank_svd(shape, names):
     low = draws.normal(size=(40, 4)) @ draws.normal(size=(4, 9))
@@ -150,6 +177,8 @@ WRONG = {
     "cg: rtol and atol are -1 and 0, expected at least 0": lambda: L.cg(A, B, rtol=-1),
     r"cg: x0 is \[37\], expected \[37, 2\], as b": lambda: L.cg(A, B, B[:, 0]),
     "cg: x . a x is -.* for a direction x of step 0, expected more than 0": lambda: L.cg(-A, B),
+    "cg: b has inf, expected finite elements": lambda: L.cg(A, B / 0),
+    "cg: maxiter is 0, expected at least 1": lambda: L.cg(A, B, maxiter=0),
     "eigsh: k is 38, expected 1 to 37": lambda: L.eigsh(A, 38),
     "eigsh: v0 is none, expected a vector for an operator without": lambda: L.eigsh(lambda x: x),
     r"eigsh: v0 is \[37, 2\], expected a vector": lambda: L.eigsh(A, v0=B),

@@ -213,6 +213,26 @@ void run(const ConvolutionPrimitive& made, const Given& given) {
   if (forward) give_back(made.result, result, given.result);
 }
 
+/// False for gradients of filters that oneDNN 2.6 and 3.x get wrong: those of taps that read
+/// padding alone are not written, and with a depth of padding above half the filter's reach the
+/// first ones are not.
+bool writes_all_taps(const Given& given) {
+  if (given.what != Convolved::filter) return true;
+  const Taps& taps = given.taps;
+  for (int d = 0; d < taps.ndim; ++d) {
+    const int64_t size = given.image.shape[d + 2], results = given.result.shape[d + 2];
+    const int64_t count = given.filter.shape[d + 2];
+    const auto at = static_cast<size_t>(d);
+    if (taps.ndim == 3 && d == 0 && 2 * taps.before[at] > (count - 1) * taps.dilation[at]) {
+      return false;
+    }
+    for (int64_t tap = 0; tap < count; ++tap) {
+      if (reached(taps, d, tap, results, size).count <= 0) return false;
+    }
+  }
+  return true;
+}
+
 /// True for blocks that oneDNN may compute with.
 bool takes(const Given& given) {
   const DType dtype = given.image.dtype;
@@ -222,8 +242,8 @@ bool takes(const Given& given) {
   const bool small = std::ranges::all_of(given.taps.before, is_small) &&
                      std::ranges::all_of(given.taps.stride, is_small) &&
                      std::ranges::all_of(given.taps.dilation, is_small);
-  return typed && small && given.image.device.kind != DeviceKind::cuda && given.image.numel() > 0 &&
-         given.filter.numel() > 0 && given.result.numel() > 0;
+  return typed && small && writes_all_taps(given) && given.image.device.kind != DeviceKind::cuda &&
+         given.image.numel() > 0 && given.filter.numel() > 0 && given.result.numel() > 0;
 }
 
 }  // namespace
