@@ -193,7 +193,12 @@ static int run_program(const LaunchedProgram& o) {
     const LaunchReport report =
         launched(o, restart == 0 ? o.command : restarted(o.command), left, restart);
     if (restart == o.restarts || !may_restart(report)) return report.code;
-    if (o.timeout > 0 && passed + wait >= o.timeout) return report.code;
+    const double now = std::chrono::duration<double>(Clock::now() - began).count();
+    if (o.timeout > 0 && now + wait >= o.timeout) {
+      std::cerr << concat("weft run: the timeout of ", o.timeout, " s leaves no time for restart ",
+                          restart + 1, "\n");
+      return 124;
+    }
     std::cerr << concat("weft run: restart ", restart + 1, " of ", o.restarts, " in ", wait,
                         " s\n");
     std::this_thread::sleep_for(std::chrono::duration<double>(wait));

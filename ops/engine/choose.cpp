@@ -62,8 +62,8 @@ struct Trial {
   }
 };
 
-/// So many combinations are tried one by one.
-constexpr size_t kFew = 1024;
+/// So many combinations are tried one by one: all those of ops with up to ten roles on three axes.
+constexpr size_t few_on(int axes) { return axes <= 3 ? 1024 : 400; }
 
 class Chooser {
  public:
@@ -107,7 +107,7 @@ class Chooser {
       counts.push_back(of_axis.size());
       combinations *= counts.back();
     }
-    if (combinations > kFew) return false;
+    if (combinations > few_) return false;
     bool free = false;
     each_combination(counts, [&](std::span<const size_t> at) {
       if (free) return;
@@ -150,9 +150,9 @@ class Chooser {
     for (size_t a = 0; a < choices_.size(); ++a) {
       if (mesh_.axis_size(static_cast<int>(a)) > 1) places.push_back(a + 1);
     }
-    if (!best_ || combinations_of(all_places()) <= kFew) {
+    if (!best_ || combinations_of(all_places()) <= few_) {
       try_all(Roles(counts_.size(), 0), all_places());
-    } else if (combinations_of(places) <= kFew) {
+    } else if (combinations_of(places) <= few_) {
       try_all(best_roles_, places);
       while (change(1)) {
       }
@@ -289,6 +289,7 @@ class Chooser {
 
   const ChoiceQuery& query_;
   const DeviceMesh& mesh_;
+  size_t few_ = few_on(mesh_.ndim());
   std::vector<int> sized_{-1};
   std::vector<std::vector<AxisChoice>> choices_;
   /// The number of sized_ and of choices_ for each axis.

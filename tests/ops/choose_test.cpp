@@ -163,7 +163,8 @@ TEST(Choose, TriesFewCombinationsOnSixAxes) {
     most = std::max(most, found->tried);
   });
   EXPECT_LT(tried / static_cast<size_t>(std::max<int64_t>(1, cases)), 150u);
-  EXPECT_LT(most, 1500u);
+  // A convolution has eight roles an axis.
+  EXPECT_LT(most, 2000u);
 }
 
 }  // namespace weft
