@@ -10,14 +10,21 @@ namespace weft {
 
 namespace {
 
+/// An int, so that both sides of & and | are computed, as vectors are.
+template <class T> WEFT_FN int is_true(T a) { return a != T(0) ? 1 : 0; }
+
 struct Not : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a) const { return a == T(0); }
 };
 struct And : TakesComplex {
-  template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) & (b != T(0)); }
+  template <class T> WEFT_FN bool operator()(T a, T b) const {
+    return (is_true(a) & is_true(b)) != 0;
+  }
 };
 struct Or : TakesComplex {
-  template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) | (b != T(0)); }
+  template <class T> WEFT_FN bool operator()(T a, T b) const {
+    return (is_true(a) | is_true(b)) != 0;
+  }
 };
 struct Xor : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a, T b) const { return (a != T(0)) != (b != T(0)); }
@@ -26,7 +33,9 @@ struct IsFinite : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a) const { return a - a == T(0); }
 };
 struct IsInf {
-  template <class T> WEFT_FN bool operator()(T a) const { return (a == a) & (a - a != T(0)); }
+  template <class T> WEFT_FN bool operator()(T a) const {
+    return ((a == a ? 1 : 0) & is_true(a - a)) != 0;
+  }
 };
 struct IsNan : TakesComplex {
   template <class T> WEFT_FN bool operator()(T a) const { return a != a; }
