@@ -187,8 +187,8 @@ std::vector<HookHandle> compare_activations(TransformerModel& model, StepReferen
   for (const auto& [path, module] : model.named_modules()) {
     const auto found = names.find(path);
     if (found == names.end()) continue;
-    const auto check = [&reference, at = path, name = found->second](const char* side,
-                                                                     const Tensors& tensors) {
+    const auto check = [&reference, name = found->second](const char* side,
+                                                          const Tensors& tensors) {
       const std::string key = concat(side, '.', name);
       const std::string words = concat(side, " of ", name);
       if (tensors.empty() || !tensors[0] || !is_floating(tensors[0].dtype())) return;
