@@ -34,7 +34,7 @@ static void add_sums(const Tensor& part, std::vector<double>& sums, std::vector<
 static std::vector<double> greatest_of(const std::vector<double>& own, const DeviceMesh& mesh) {
   const std::vector<Placement> kinds(static_cast<size_t>(mesh.ndim()), Partial(ReduceOp::max));
   const Shape shape{static_cast<int64_t>(own.size())};
-  const Tensor part = from_values(own, shape, {.dtype = DType::f64});
+  const Tensor part = from_values(own, shape, {.dtype = DType::f64, .device = mesh.device()});
   const Sharding sharding(mesh, Placements(kinds));
   return relabeled(part, layout_of(sharding, shape, DType::f64)).full_tensor().to_vector<double>();
 }

@@ -71,9 +71,9 @@ struct LanczosOptions {
 };
 /// The k greatest or least eigenvalues of a symmetric operator, in ascending order, and their
 /// eigenvectors as columns [n, k], by Lanczos with thick restarts (Wu and Simon, 2000) and full
-/// orthogonalization. Eigenvalues count as often as their spaces have dimensions: a pair beside the
-/// known ones is looked for until none is more extreme. Throws std::runtime_error where they do not
-/// converge.
+/// orthogonalization. A repeated eigenvalue is returned as often as it occurs: after convergence
+/// the solver looks for further pairs, orthogonal to those found, until none is more extreme.
+/// Throws std::runtime_error where they do not converge.
 WEFT_API Eigh eigsh(const LinearOperator& a, int64_t k, const LanczosOptions& options = {});
 
 /// The q greatest singular values of matrices [m, n] and their vectors, u [m, q] and vh [q, n], by

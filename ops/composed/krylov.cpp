@@ -140,7 +140,8 @@ class Conjugate {
   Tensor still_open(const std::vector<double>& left, const Tensor& like) const {
     std::vector<double> open;
     for (size_t i = 0; i < left.size(); ++i) open.push_back(left[i] <= bounds_[i] ? 0 : 1);
-    const Tensor made = from_values(open, like.shape(), {.dtype = like.dtype()});
+    const Tensor made =
+        from_values(open, like.shape(), {.dtype = like.dtype(), .device = like.device()});
     return like.is_sharded() ? distribute(made, like.sharding().mesh(), {}) : made;
   }
   void check(const std::vector<double>& along, const std::vector<double>& left,

@@ -66,7 +66,7 @@ class Lanczos {
       for (int64_t i = 0; i < size_; ++i) turn.push_back(eigen.vector(pair, i));
     }
     const Tensor rotation = from_values(turn, {static_cast<int64_t>(chosen.size()), size_},
-                                        {.dtype = basis_[0].dtype()});
+                                        {.dtype = basis_[0].dtype(), .device = basis_[0].device()});
     return matmul(next_to_basis(rotation), stack(first(size_), 0));
   }
 
@@ -157,7 +157,7 @@ struct Pairs {
 
 }  // namespace
 
-/// Returns k extreme pairs of the operator beside the `locked` ones.
+/// Returns k extreme pairs of the operator whose vectors are orthogonal to the `locked` ones.
 static Pairs extreme_pairs(const LinearOperator& a, const Tensor& v0, int64_t k, int64_t most,
                            const LanczosOptions& options, const Tensor& locked) {
   Lanczos lanczos(a, v0, most, locked);
@@ -204,8 +204,8 @@ Eigh eigsh(const LinearOperator& a, int64_t k, const LanczosOptions& options) {
   const int64_t most = std::min(n, usual);
   if (most <= k && most < n) fail("eigsh: vectors is ", most, ", expected more than k, ", k);
   Pairs found = extreme_pairs(a, v0, k, most, options, {});
-  // The products of one vector stay in one direction of each eigenspace. Others are found beside
-  // the known pairs, until none is more extreme than the last one that is asked for.
+  // The Krylov space of one vector has one direction of each eigenspace. The search goes on,
+  // orthogonal to the known vectors, until no pair is more extreme than the last one asked for.
   for (int64_t known = k; known < n; ++known) {
     const Pairs next = extreme_pairs(a, randn_like(v0), 1, std::min(n - known, usual), options,
                                      stack(found.vectors, 0));
@@ -223,7 +223,7 @@ Eigh eigsh(const LinearOperator& a, int64_t k, const LanczosOptions& options) {
     values.push_back(found.values[i]);
     vectors.push_back(found.vectors[i]);
   }
-  const Tensor made = from_values(values, {k}, {.dtype = v0.dtype()});
+  const Tensor made = from_values(values, {k}, {.dtype = v0.dtype(), .device = v0.device()});
   return {v0.is_sharded() ? distribute(made, v0.sharding().mesh(), {}) : made, stack(vectors, 1)};
 }
 

@@ -35,7 +35,7 @@ WEFT_C_API weft_status weft_model_generate(weft_model model, int64_t count, cons
 
 /// Saves `count` tensors under the names of a text, "weights,bias", as the checkpoint of a step (at
 /// least 0) in `directory`, and waits until the files of all ranks are on the disk. Collective.
-/// A step that exists is saved beside the older one, and weft_load takes the newer. WEFT_INVALID
+/// Saving a step again keeps the older checkpoint, and weft_load takes the newer one. WEFT_INVALID
 /// when the number of names differs, or another job saves to the directory.
 WEFT_C_API weft_status weft_save(const char* directory, int64_t step, const char* names, int count,
                                  const weft_tensor* tensors);
