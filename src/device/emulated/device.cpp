@@ -204,29 +204,39 @@ std::shared_ptr<Queue> make_queue() {
 /// A recording in progress. Steps are kept in the order in which they were queued, which is a valid
 /// order to replay them.
 struct Recording {
-  uint64_t number = 0;
   std::set<const Queue*> queues;
   std::vector<Step> steps;
 };
+/// Number of the recording in progress, else 0. It is no part of the recording: memory is given back
+/// when a thread's objects have been destroyed, and asks for it.
+static constinit thread_local uint64_t recording_in_progress = 0;
 static Recording& recording() {
-  static thread_local const auto current = std::make_unique<Recording>();
-  return *current;
+  struct Holder {
+    Recording one;
+    ~Holder() { recording_in_progress = 0; }
+  };
+  static thread_local const auto current = std::make_unique<Holder>();
+  return current->one;
 }
 
 static bool is_recorded(const std::shared_ptr<Queue>& queue) {
-  return recording().number != 0 && recording().queues.contains(queue.get());
+  return recording_in_progress != 0 && recording().queues.contains(queue.get());
 }
 
 void begin_recording(const std::shared_ptr<Queue>& queue) {
   static std::atomic<uint64_t> recordings{0};
-  recording() = {++recordings, {queue.get()}, {}};
+  recording() = {{queue.get()}, {}};
+  recording_in_progress = ++recordings;
 }
 
 void record(Step step) { recording().steps.push_back(std::move(step)); }
 
-std::vector<Step> end_recording() { return std::exchange(recording(), {}).steps; }
+std::vector<Step> end_recording() {
+  recording_in_progress = 0;
+  return std::exchange(recording(), {}).steps;
+}
 
-uint64_t recording_number() { return recording().number; }
+uint64_t recording_number() { return recording_in_progress; }
 
 static thread_local bool queued_only = false;
 
@@ -253,7 +263,7 @@ void enqueue(const std::shared_ptr<Queue>& queue, std::function<void()> work) {
 
 void enqueue_wait(const std::shared_ptr<Queue>& queue, const Mark& mark) {
   if (mark.recording != 0) {
-    if (mark.recording == recording().number) recording().queues.insert(queue.get());
+    if (mark.recording == recording_in_progress) recording().queues.insert(queue.get());
     return;
   }
   if (is_recorded(queue)) return;
@@ -273,7 +283,7 @@ void hold(const std::shared_ptr<Queue>& queue) {
 }
 
 Mark mark_of(const std::shared_ptr<Queue>& queue) {
-  if (is_recorded(queue)) return {queue, 0, recording().number};
+  if (is_recorded(queue)) return {queue, 0, recording_in_progress};
   const std::lock_guard lock(scheduler().mutex);
   return {queue, queue->done + queue->work.size() + (queue->running ? 1 : 0)};
 }
