@@ -42,6 +42,9 @@ struct LaunchedProgram {
   int ranks = 0;
   double timeout = 0;
   int restarts = 0;
+  int hosts = 1;
+  int host_rank = 0;
+  std::string rendezvous;
   bool no_prefix = false;
   /// The program and its arguments.
   std::vector<std::string> command;
@@ -65,8 +68,10 @@ static std::vector<std::string> cut_program(int& argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--") return {argv + i + 1, argv + std::exchange(argc, i)};
     const bool is_np = flag == "-np";
+    constexpr std::string_view kWithValue[] = {
+        "-n", "--np", "--timeout", "--restarts", "--hosts", "--host-rank", "--rendezvous"};
     const bool has_value_next =
-        is_np || flag == "-n" || flag == "--np" || flag == "--timeout" || flag == "--restarts";
+        is_np || std::ranges::find(kWithValue, flag) != std::end(kWithValue);
     if (is_np) argv[i][2] = '\0';
     i += has_value_next ? 2 : 1;
   }
@@ -109,7 +114,12 @@ static void forget_old_flights(const std::string& newest) {
 /// `seconds` end them, unless it is 0.
 static LaunchReport launched(const LaunchedProgram& o, const std::vector<std::string>& command,
                              double seconds, int restart) {
-  LaunchOptions options{.ranks = o.ranks, .prefix = !o.no_prefix, .job = new_job()};
+  LaunchOptions options{.ranks = o.ranks,
+                        .prefix = !o.no_prefix,
+                        .job = new_job(),
+                        .hosts = o.hosts,
+                        .host_rank = o.host_rank,
+                        .rendezvous = o.rendezvous};
   options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
   if (seconds > 0 && options.timeout.count() == 0) options.timeout = std::chrono::milliseconds(1);
   const bool is_given = std::getenv(kFlightVariable) != nullptr;
@@ -209,12 +219,16 @@ static int run_program(const LaunchedProgram& o) {
 void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   const auto launched = std::make_shared<LaunchedProgram>();
   LaunchedProgram& o = *launched;
-  CLI::App* run = program.add_subcommand("run", "Start a program as N processes of this host");
+  CLI::App* run = program.add_subcommand("run", "Start a program as N processes of each host");
   run->footer(
       "weft run -n N [--timeout S] [--restarts N] [--no-prefix] -- program arguments\n"
       "Example: weft run -n 4 -- weft train --data src\n"
       "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
       "Signals are passed on to all. When one rank fails the others are ended too.\n"
+      "On several hosts, run it on each with another --host-rank; the ranks meet over TCP:\n"
+      "  weft run --hosts 2 --host-rank 0 --rendezvous 10.0.0.1:29500 -n 4 -- weft train ...\n"
+      "  weft run --hosts 2 --host-rank 1 --rendezvous 10.0.0.1:29500 -n 4 -- weft train ...\n"
+      "The first address is that of host 0. Nothing is encrypted: use a network that you trust.\n"
       "With --restarts all are then started again, after 1 s, 2 s, 4 s, ... up to 60 s, with the\n"
       "number of the restart as WEFT_RESTART; weft train goes on from the newest complete\n"
       "checkpoint of its --save. A stop by a signal, the timeout, and exit code 2 are final.\n"
@@ -230,10 +244,22 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   takes_whole(run->add_option("--restarts", o.restarts,
                               "Start again after so many failures of a rank (default: 0)"),
               0, kMostRestarts);
+  takes_whole(run->add_option("--hosts", o.hosts,
+                              "Hosts, on each of which such a command starts N ranks (default: 1)"),
+              1, kMostHosts);
+  takes_whole(run->add_option("--host-rank", o.host_rank, "The number of this host, from 0"), 0,
+              kMostHosts - 1);
+  add_named(*run, "--rendezvous", o.rendezvous, "HOST:PORT",
+            "Where rank 0 of host 0 listens for the others; HOST:PORT/NAME names the job");
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();
   o.command = cut_program(argc, argv);
   run->callback([run, launched, &code] {
+    if (launched->hosts > 1) {
+      for (const char* flag : {"--host-rank", "--rendezvous"}) {
+        if (run->count(flag) == 0) fail("run: ", flag, " is missing, expected with --hosts");
+      }
+    }
     const std::vector<std::string> left = run->remaining();
     if (!left.empty() && left[0].starts_with('-')) {
       fail("run: flag ", in_quotes(left[0]), " does not exist; see weft run --help");

@@ -10,6 +10,9 @@
 
 namespace weft {
 
+/// The most hosts of a job.
+inline constexpr int kMostHosts = 1024;
+
 /// Options of starting a program as processes of this host, one a rank.
 struct LaunchOptions {
   int ranks = 1;
@@ -21,6 +24,13 @@ struct LaunchOptions {
   std::vector<std::pair<std::string, std::string>> environment = {};
   /// WEFT_JOB of the ranks; empty: a new one.
   std::string job = {};
+  /// The hosts of the job, on each of which as many ranks are started, and the number of this one.
+  int hosts = 1;
+  int host_rank = 0;
+  /// "HOST:PORT" of host 0, or "HOST:PORT/NAME" with a name for the job, the same on all hosts:
+  /// rank 0 listens there until all ranks have come. The port and those that the ranks take must be
+  /// reachable from the job's hosts only.
+  std::string rendezvous = {};
   /// Descriptors of the launcher that the ranks' stdout and stderr go to.
   int out = 1;
   int err = 2;
@@ -50,11 +60,12 @@ WEFT_API std::string new_job();
 /// all processes have ended; none outlives the calling thread.
 ///
 /// Each rank has WEFT_RANK, WEFT_WORLD_SIZE, WEFT_LOCAL_RANK, WEFT_LOCAL_WORLD_SIZE and WEFT_JOB in
-/// its environment, and unless they are set, OMP_WAIT_POLICY=passive and OMP_NUM_THREADS, its share
-/// of the cores. Rank 0 has the launcher's stdin, the others none. Output is written in whole lines
-/// (those above 1 MiB are cut; what ends with a carriage return is a line too). SIGINT, SIGTERM,
-/// SIGHUP, SIGUSR1, SIGUSR2 and SIGTSTP of the process are passed on to the ranks meanwhile, each
-/// of which has a separate process group, so that a terminal's Ctrl-C reaches them once.
+/// its environment, with several hosts WEFT_RENDEZVOUS and WEFT_HOST_RANK too, and unless they are
+/// set, OMP_WAIT_POLICY=passive and OMP_NUM_THREADS, its share of the cores. Rank 0 has the
+/// launcher's stdin, the others none. Output is written in whole lines (those above 1 MiB are cut;
+/// what ends with a carriage return is a line too). SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 and
+/// SIGTSTP of the process are passed on to the ranks meanwhile, each of which has a separate
+/// process group, so that a terminal's Ctrl-C reaches them once.
 ///
 /// When a rank exits with another code than 0 or is killed, the others have 2 s to end by
 /// themselves; then they get SIGTERM, and SIGKILL 1 s later. What a rank leaves running ends with

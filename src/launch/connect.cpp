@@ -17,6 +17,7 @@
 #include "src/comm/flight/record.h"
 #include "src/comm/memory/memory_worlds.h"
 #include "src/comm/nccl/calls.h"
+#include "src/comm/tcp/session.h"
 #include "src/comm/waiter.h"
 #include "src/device/shared_memory.h"
 #include "src/kernels/matmul/product.h"
@@ -117,6 +118,24 @@ static void connect_by_mpi(Connection& made, const Launched& launched, const Run
   join_by_mpi(made, std::move(session), options);
 }
 
+/// Called by all processes of the job, which meet at its rendezvous.
+static void connect_by_tcp(Connection& made, const Launched& launched, const RunOptions& options) {
+  const size_t slash = std::min(launched.rendezvous.find('/'), launched.rendezvous.size());
+  const std::string at = launched.rendezvous.substr(0, slash);
+  TcpMember member{.rendezvous = endpoint_of(at),
+                   .job = launched.rendezvous.substr(slash),
+                   .rank = launched.rank,
+                   .size = launched.size,
+                   .text = text_of_process(),
+                   .timeout = launched.tcp_timeout};
+  // Each weft run has a name of its own for its processes; the names of other launchers are equal.
+  if (launched.by != "weft run") member.job += concat('/', launched.job);
+  if (launched.local_size > 0 && launched.size % launched.local_size == 0) {
+    member.local_size = launched.local_size;
+  }
+  join_by_mpi(made, tcp_session(member, options.deadline), options);
+}
+
 static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
   auto made = std::make_unique<Connection>();
   const Launched launched = launched_from_environment();
@@ -130,6 +149,8 @@ static std::unique_ptr<Connection> new_connection(const RunOptions& options) {
         join_host(*made, launched.job, launched.rank, launched.size, std::move(ranks), options);
     made->id = concat("job ", launched.job);
     made->world = Communicator(with_nccl(world->world_transport()));
+  } else if (!launched.rendezvous.empty()) {
+    connect_by_tcp(*made, launched, options);
   } else {
     connect_by_mpi(*made, launched, options);
   }

@@ -2,6 +2,7 @@
 #include "src/launch/connection.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -12,6 +13,7 @@
 #include "src/comm/mpi/mpi_transport.h"
 #include "src/comm/mpi/separate_world.h"
 #include "src/comm/nccl/calls.h"
+#include "src/comm/tcp/session.h"
 #include "src/device/memory.h"
 #include "src/launch/run_ranks.h"
 #include "weft/error.h"
@@ -36,7 +38,7 @@ std::shared_ptr<ProcessWorld> join_host(Connection& made, const std::string& job
 }
 
 /// Identifies processes that can share memory: same kernel and same namespaces, so that each
-/// container counts as a host.
+/// container counts as a host, and so does each `weft run` of a job on several hosts.
 static std::string host_in_words() {
   std::string words;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), words);
@@ -44,6 +46,7 @@ static std::string host_in_words() {
     std::error_code ignored;
     words += concat(' ', std::filesystem::read_symlink(name, ignored).string());
   }
+  if (const char* host = std::getenv("WEFT_HOST_RANK")) words += concat(' ', host);
   return words;
 }
 
@@ -53,6 +56,7 @@ static std::string host_in_words() {
 
 void forget_connections() {
   connection_of_parent = std::exchange(Connection::first, nullptr);
+  close_tcp_in_child();
   SharedHeap::lose();
   Heap::forget_kept();
 }

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "src/comm/memory/memory_worlds.h"
+#include "src/comm/tcp/sockets.h"
 #include "src/comm/world.h"
 #include "src/launch/rank.h"
 #include "weft/error.h"
@@ -65,7 +66,7 @@ class LaunchedJob {
         input_.close_for_child();
       }
     } catch (const std::runtime_error& error) {
-      fail_first(kNotStarted, static_cast<int>(ranks_.size()), error.what());
+      fail_first(kNotStarted, in_world(static_cast<int>(ranks_.size())), error.what());
       begin(Ending::by_itself, std::chrono::milliseconds(0));
     }
     while (!std::ranges::all_of(ranks_, &LaunchRank::is_gone)) {
@@ -89,16 +90,22 @@ class LaunchedJob {
   /// The way in which the ranks have been asked to exit.
   enum class Ending { none, by_itself, terminated, killed };
 
+  /// The rank in the world of a rank of this host.
+  int in_world(int rank) const { return options_.host_rank * options_.ranks + rank; }
+
   /// The environment of a rank, as "NAME=value"; the first value of a name counts.
   std::vector<std::string> environment_of(int rank) const {
     std::map<std::string, std::string> all(options_.environment.begin(),
                                            options_.environment.end());
-    const std::string number = std::to_string(rank), size = std::to_string(options_.ranks);
-    all.insert({{"WEFT_RANK", number},
-                {"WEFT_WORLD_SIZE", size},
-                {"WEFT_LOCAL_RANK", number},
-                {"WEFT_LOCAL_WORLD_SIZE", size},
+    all.insert({{"WEFT_RANK", std::to_string(in_world(rank))},
+                {"WEFT_WORLD_SIZE", std::to_string(options_.ranks * options_.hosts)},
+                {"WEFT_LOCAL_RANK", std::to_string(rank)},
+                {"WEFT_LOCAL_WORLD_SIZE", std::to_string(options_.ranks)},
                 {"WEFT_JOB", job_}});
+    if (options_.hosts > 1) {
+      all.insert({{"WEFT_RENDEZVOUS", options_.rendezvous},
+                  {"WEFT_HOST_RANK", std::to_string(options_.host_rank)}});
+    }
     for (char** entry = environ; *entry; ++entry) {
       const std::string text = *entry;
       if (const size_t end = text.find('='); end != text.npos) {
@@ -114,12 +121,13 @@ class LaunchedJob {
 
   void start(int rank) {
     LaunchPipe out = new_pipe(), err = new_pipe();
-    const std::string prefix = options_.prefix ? concat('[', rank, "] ") : "";
+    const std::string prefix = options_.prefix ? concat('[', in_world(rank), "] ") : "";
     const bool ends_last = options_.prefix || options_.ranks > 1;
     make_nonblocking(out.read.get());
     make_nonblocking(err.read.get());
-    const LaunchChild child{command_, environment_of(rank), rank == 0 ? input_.for_child() : -1,
-                            out.write.get(), err.write.get()};
+    const LaunchChild child{command_, environment_of(rank),
+                            in_world(rank) == 0 ? input_.for_child() : -1, out.write.get(),
+                            err.write.get()};
     ranks_.emplace_back(start_child(child, signals_),
                         RankOutput(std::move(out.read), out_, prefix, ends_last),
                         RankOutput(std::move(err.read), err_, prefix, ends_last));
@@ -173,7 +181,7 @@ class LaunchedJob {
     for (size_t r = 0; r < ranks_.size(); ++r) {
       RankExit how;
       if (ranks_[r].look(how) && how.code != 0 && (!first || weight(how) > weight(first->second))) {
-        first = {static_cast<int>(r), how};
+        first = {in_world(static_cast<int>(r)), how};
       }
     }
     if (first) ended(first->first, first->second);
@@ -232,7 +240,7 @@ class LaunchedJob {
     }
     if (!stopped_since_) stopped_since_ = LaunchClock::now();
     if (LaunchClock::now() - *stopped_since_ < kStoppedEnd) return;
-    const auto rank = static_cast<int>(left - ranks_.begin());
+    const int rank = in_world(static_cast<int>(left - ranks_.begin()));
     fail_first(128 + SIGSTOP, rank,
                concat("rank ", rank, " was stopped by a signal and not continued within ",
                       kStoppedEnd.count(), " s after the others exited"));
@@ -303,12 +311,25 @@ class LaunchedJob {
 
 }  // namespace
 
+static void check_hosts(const LaunchOptions& options) {
+  if (options.hosts < 1 || options.hosts > kMostHosts) {
+    fail("launch: number of hosts is ", options.hosts, ", expected 1 to ", kMostHosts);
+  }
+  if (options.host_rank < 0 || options.host_rank >= options.hosts) {
+    fail("launch: host rank is ", options.host_rank, ", expected 0 to ", options.hosts - 1);
+  }
+  if (options.hosts == 1) return;
+  const size_t slash = std::min(options.rendezvous.find('/'), options.rendezvous.size());
+  endpoint_of(options.rendezvous.substr(0, slash));
+}
+
 LaunchReport launch(const std::vector<std::string>& command, const LaunchOptions& options) {
   if (command.empty() || command[0].empty())
     fail("launch: the command is empty, expected a program");
   if (options.ranks < 1 || options.ranks > kMostLocalRanks) {
     fail("launch: the number of ranks is ", options.ranks, ", expected 1 to ", kMostLocalRanks);
   }
+  check_hosts(options);
   if (options.timeout.count() < 0) {
     fail("launch: timeout must be at least 0 ms, got ", options.timeout.count());
   }

@@ -63,6 +63,16 @@ static void check_set(std::initializer_list<const char*> names) {
   }
 }
 
+/// The rendezvous of torchrun's variables; empty where they lack a host.
+static std::string rendezvous_of_torchrun() {
+  if (!is_set("MASTER_ADDR")) return {};
+  int port = number_in_variable("MASTER_PORT");
+  // The agent of torchrun itself listens at that port then.
+  if (variable("TORCHELASTIC_USE_AGENT_STORE") == "True") ++port;
+  const std::string host = variable("MASTER_ADDR");
+  return host.find(':') == host.npos ? concat(host, ':', port) : concat('[', host, "]:", port);
+}
+
 Launched launched_from_environment() {
   Launched launched;
   check_set({"WEFT_RANK", "WEFT_WORLD_SIZE", "WEFT_LOCAL_RANK", "WEFT_LOCAL_WORLD_SIZE"});
@@ -81,11 +91,16 @@ Launched launched_from_environment() {
     launched = read("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
     launched.job = concat(variable("TORCHELASTIC_RUN_ID"), '-', variable("MASTER_PORT"), '-',
                           variable("TORCHELASTIC_RESTART_COUNT"));
+    launched.rendezvous = rendezvous_of_torchrun();
   } else if (is_set("SLURM_STEP_ID") && is_set("SLURM_STEP_NUM_TASKS")) {
     // Without srun, in a batch script, there is no step.
     launched = read("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", nullptr);
     if (variable("SLURM_STEP_NUM_NODES") == "1") launched.local_size = launched.size;
     launched.job = concat(variable("SLURM_JOB_ID"), '.', variable("SLURM_STEP_ID"));
+  }
+  if (is_set("WEFT_RENDEZVOUS")) launched.rendezvous = variable("WEFT_RENDEZVOUS");
+  if (is_set("WEFT_TCP_TIMEOUT")) {
+    launched.tcp_timeout = std::chrono::seconds(number_in_variable("WEFT_TCP_TIMEOUT"));
   }
   return launched.size > 1 ? launched : Launched();
 }

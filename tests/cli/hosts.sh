@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two hosts on this machine, for scripts that source this: network namespaces joined by a cable.
 # Makes them, and clears them away when the script exits; exit code 77 where that is not allowed.
-# Sets scratch, a folder for files, and left, the namespace of the first host.
+# Sets scratch, a folder for files, and left and right, the namespaces of the hosts. The ranks are
+# started by mpirun or, where $by is tcp, by a `weft run` on each host.
 
 skip() {
   echo "skipped: $(basename "$0"): $*"
   exit 77
 }
-command -v mpirun >/dev/null || skip "mpirun is not installed"
+[[ ${by:=mpirun} == tcp ]] || command -v mpirun >/dev/null || skip "mpirun is not installed"
 command -v ip >/dev/null || skip "ip is not installed"
 
 left=weft-left-$$ right=weft-right-$$
@@ -42,11 +43,24 @@ chmod +x "$scratch/agent"
 
 # Runs a command as four ranks, two a host, for 120 seconds at most.
 on_two_hosts() {
+  if [[ $by == tcp ]]; then
+    on_two_hosts_by_tcp "$@"
+    return
+  fi
   local net=10.77.0.0/24
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
     ip netns exec "$left" timeout 120 mpirun --oversubscribe -n 4 \
     --host 10.77.0.1:2,10.77.0.2:2 --mca plm_rsh_agent "$scratch/agent" --mca btl tcp,self \
     --mca btl_tcp_if_include "$net" --mca oob_tcp_if_include "$net" "$@"
+}
+
+on_two_hosts_by_tcp() {
+  local run=("$weft" run --hosts 2 --rendezvous 10.77.0.1:29500 -n 2 --no-prefix) code=0 second
+  ip netns exec "$right" timeout 120 "${run[@]}" --host-rank 1 -- "$@" &
+  second=$!
+  ip netns exec "$left" timeout 120 "${run[@]}" --host-rank 0 -- "$@" || code=$?
+  wait "$second" || code=$?
+  return "$code"
 }
 
 # Bytes that the first host has received from the second.

@@ -48,6 +48,14 @@ TEST_F(Run, RefusesWrongFlags) {
   expect_usage_error("-n 2 --timeout -1 -- true", "--timeout is -1");
   expect_usage_error("-n 2 --restarts -1 -- true", "--restarts is -1");
   expect_usage_error("-n 2 --timeout nan -- true", "--timeout");
+  expect_usage_error("-n 2 --hosts 2 -- true",
+                     "run: --host-rank is missing, expected with --hosts");
+  const std::string hosts = "-n 2 --hosts 2 --host-rank ";
+  expect_usage_error(hosts + "1 -- true", "run: --rendezvous is missing, expected with --hosts");
+  expect_usage_error(hosts + "2 --rendezvous a:1 -- true",
+                     "launch: host rank is 2, expected 0 to 1");
+  expect_usage_error(hosts + "1 --rendezvous a -- true",
+                     "rendezvous: the address is \"a\", expected HOST:PORT, as in 10.0.0.1:29500");
   EXPECT_EQ(weft_run("-n x -- true").text,
             "weft: -n is x, expected a whole number from 1 to 1024\n");
 }
@@ -60,6 +68,16 @@ TEST_F(Run, TakesTheProgramsFlagsForItsOwn) {
     EXPECT_EQ(outcome.text, "[0] -n,5,--,--help,\n");
   }
   EXPECT_EQ(weft_run("--no-prefix -n 1 -- printf a").text, "a");
+}
+
+TEST_F(Run, NumbersTheRanksOfHosts) {
+  const Outcome second = weft_run(
+      "--hosts 2 --host-rank 1 --rendezvous a:1/x -n 2 -- sh -c "
+      "'echo $WEFT_RANK/$WEFT_WORLD_SIZE $WEFT_LOCAL_RANK/$WEFT_LOCAL_WORLD_SIZE $WEFT_HOST_RANK "
+      "$WEFT_RENDEZVOUS; [ $WEFT_RANK = 2 ]'");
+  expect(second, 1, "[2] 2/4 0/2 1 a:1/x\n");
+  EXPECT_TRUE(has(second.text, "[3] 3/4 1/2 1 a:1/x\n")) << second.text;
+  EXPECT_TRUE(has(second.text, "weft run: rank 3 exited with code 1")) << second.text;
 }
 
 TEST_F(Run, TakesMpirunsFlag) {

@@ -3,6 +3,7 @@
 
 #include "tests/comm/mpi_backend.h"
 #include "tests/comm/nccl_backend.h"
+#include "tests/comm/tcp_backend.h"
 #include "tests/support/processes.h"
 #include "weft/ranks.h"
 
@@ -18,6 +19,7 @@ static void run_on_processes(int ranks, const std::function<void(Communicator)>&
 
 std::vector<Backend> backends_of_the_host() {
   if (mpirun_ranks() > 0) return {{"mpi", run_on_mpi}};
+  if (runs_on_tcp()) return {{"tcp", run_on_tcp}};
   std::vector<Backend> backends{{"threads", run_on_threads}};
   if (kForks) backends.push_back({"shared", run_on_processes});
   return backends;
@@ -25,7 +27,7 @@ std::vector<Backend> backends_of_the_host() {
 
 std::vector<Backend> all_backends() {
   std::vector<Backend> backends = backends_of_the_host();
-  if (mpirun_ranks() == 0 && has_emulated_nccl()) {
+  if (mpirun_ranks() == 0 && !runs_on_tcp() && has_emulated_nccl()) {
     backends.push_back({"nccl", run_on_nccl, false, 3});
     backends.push_back({"nccl_in_rank_order", run_on_nccl_in_rank_order, true, 3});
   }

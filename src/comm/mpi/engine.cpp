@@ -220,13 +220,22 @@ int MpiEngine::new_tags() {
 /// The first rank that is known to have exited without an end message, or -1.
 int MpiEngine::gone_rank() const {
   for (int r = 0; r < size_; ++r) {
-    if (!has_sent_all(r) && world_->is_gone(r)) return r;
+    if (has_sent_all(r)) continue;
+    if (world_->is_gone(r) || !loss_of(r).empty()) return r;
   }
   return -1;
 }
 
+std::string MpiEngine::loss_of(int rank) const {
+  return has_sent_all(rank) ? "" : session_->loss_of(rank);
+}
+
+std::string MpiEngine::end_in_words(int gone) const {
+  return world_->is_gone(gone) ? world_->end_in_words(gone) : loss_of(gone);
+}
+
 WorldFailure MpiEngine::death_of(int gone) const {
-  return {rank_, gone, concat("rank ", gone, " ", world_->end_in_words(gone))};
+  return {rank_, gone, concat("rank ", gone, " ", end_in_words(gone))};
 }
 
 /// Reports ranks that exited without an end message, after a while: it may still be in transit.
@@ -237,8 +246,7 @@ void MpiEngine::look_for_gone_ranks() {
   if (first_gone_ == std::chrono::steady_clock::time_point()) first_gone_ = now;
   if (now - first_gone_ < 2 * kLinger || world_->is_aborted()) return;
   world_->abort(
-      {rank_, gone,
-       concat("rank ", gone, " ", world_->end_in_words(gone), " before the end of its job")});
+      {rank_, gone, concat("rank ", gone, " ", end_in_words(gone), " before the end of its job")});
 }
 
 void MpiEngine::check_call() const {

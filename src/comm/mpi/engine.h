@@ -72,6 +72,8 @@ class MpiEngine : NotCopied {
   void remove_work() { --works_; }
   /// True when the rank has ended and all messages it sent before have arrived.
   bool has_sent_all(int rank) const { return ended_[static_cast<size_t>(rank)] != 0; }
+  /// Why the connection to a rank has ended before the rank did, as in "is gone (...)"; else empty.
+  std::string loss_of(int rank) const;
   /// Sends a short message, which is copied.
   void send(int to, const MpiHeader& header, MpiPayload words = {}, const MpiSegments& data = {});
   void transfer(const MpiTransfer& transfer, MpiWork& owner, uint64_t token);
@@ -89,6 +91,7 @@ class MpiEngine : NotCopied {
   void take_failure(const MpiHeader& header, MpiPayload payload);
   void send_failure();
   int gone_rank() const;
+  std::string end_in_words(int gone) const;
   WorldFailure death_of(int gone) const;
   void look_for_gone_ranks();
   void stop_thread();

@@ -140,6 +140,8 @@ std::string MpiWork::departure(int rank) const {
   const int world_rank = group().world_rank(rank);
   const MpiEngine::Lock lock = engine().lock();
   const bool has_ended = engine().has_sent_all(world_rank);
+  // What it had sent before has arrived.
+  if (std::string loss = engine().loss_of(world_rank); !loss.empty()) return loss;
   // Its messages arrive soon after its process has exited.
   if (waited() > kLongestWay && !has_ended && world().is_gone(world_rank)) {
     return world().end_in_words(world_rank);

@@ -98,6 +98,15 @@ MpiSession::MpiSession(const MpiLibrary& library, MpiHandle comm, std::string_vi
   for (size_t at = 0; at < all.size(); at += own.size()) texts_.emplace_back(&all[at]);
 }
 
+MpiSession::MpiSession(const MpiLibrary& library, MpiProcesses processes)
+    : library_(library),
+      comm_(processes.comm),
+      rank_(processes.rank),
+      size_(static_cast<int>(processes.texts.size())),
+      texts_(std::move(processes.texts)),
+      loss_of_(std::move(processes.loss_of)),
+      owns_mpi_(true) {}
+
 /// Completes a collective of MPI that all processes call.
 void MpiSession::await(MpiHandle& request, std::chrono::milliseconds deadline) const {
   const bool all_came = wait_until(20, deadline, [&] {

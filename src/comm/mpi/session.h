@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -16,7 +17,17 @@
 
 namespace weft {
 
-/// Processes of MPI, with a communicator that only weft uses.
+/// The processes of a session that have met without MPI, whose `library` is what connects them.
+struct MpiProcesses {
+  MpiHandle comm = 0;
+  int rank = 0;
+  std::vector<std::string> texts = {};
+  /// Returns why the connection to a process has ended, as in "rank 2 is gone (...)"; empty while
+  /// it has not.
+  std::function<std::string(int)> loss_of = {};
+};
+
+/// Processes of MPI, with a communicator that only weft uses; or of what works like MPI.
 class MpiSession : NotCopied {
  public:
   /// The processes of the job. Initialises MPI unless the program has done so. MPI's start waits
@@ -29,6 +40,8 @@ class MpiSession : NotCopied {
   MpiSession(const MpiLibrary& library, MpiHandle comm, std::string_view text,
              std::chrono::milliseconds deadline);
 
+  MpiSession(const MpiLibrary& library, MpiProcesses processes);
+
   const MpiLibrary& library() const { return library_; }
   MpiHandle comm() const { return comm_; }
   int rank() const { return rank_; }
@@ -37,6 +50,8 @@ class MpiSession : NotCopied {
   const std::vector<std::string>& texts() const { return texts_; }
   /// The greatest tag that MPI allows.
   int greatest_tag() const;
+  /// Why the connection to a process is known to have ended; empty otherwise, and always by MPI.
+  std::string loss_of(int rank) const { return loss_of_ ? loss_of_(rank) : ""; }
   /// True when the program uses MPI itself: it initialised it, and finalises it.
   bool is_guest() const { return !owns_mpi_; }
   /// The level at which weft may call MPI; `multiple` when weft is its only user.
@@ -52,6 +67,7 @@ class MpiSession : NotCopied {
   int rank_ = 0;
   int size_ = 1;
   std::vector<std::string> texts_;
+  std::function<std::string(int)> loss_of_;
   MpiLevel level_ = MpiLevel::single;
   bool owns_mpi_ = false;
 };
