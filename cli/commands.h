@@ -29,6 +29,7 @@ void add_tokenize(CLI::App& program);
 void add_trace(CLI::App& program);
 /// Cuts "-- program arguments" off the command line `weft run ... -- program arguments`.
 void add_run(CLI::App& program, int& argc, char** argv, int& code);
+void add_resize(CLI::App& program);
 
 /// Writes all parts to stdout.
 template <class... Parts> void print(const Parts&... parts) {

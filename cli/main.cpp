@@ -89,6 +89,7 @@ static int run(int argc, char** argv) {
   add_report(program);
   add_trace(program);
   add_run(program, argc, argv, code);
+  add_resize(program);
   const auto is_named = [&](const CLI::App* command) { return command->get_name() == argv[1]; };
   if (argc > 1 && argv[1][0] != '-' && program.get_subcommands(is_named).empty()) {
     std::cerr << concat("weft: there is no command ", in_quotes(argv[1]), "; see weft --help\n");

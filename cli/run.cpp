@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "cli/commands.h"
+#include "cli/elastic.h"
 #include "cli/numbers.h"
 #include "weft/checkpoint_report.h"
 #include "weft/error.h"
@@ -34,6 +35,11 @@ static constexpr const char* kFlightPrefix = "weft-flight-";
 static constexpr size_t kFlightsKept = 16;
 static constexpr double kLongestTimeout = 1e9;
 static constexpr int kMostRestarts = 1'000'000;
+/// Restarts of an elastic job that does not say how many.
+static constexpr int kElasticRestarts = 100;
+static constexpr std::string_view kWithValue[] = {"-n",         "--np",        "--timeout",
+                                                  "--restarts", "--elastic",   "--redundancy",
+                                                  "--hosts",    "--host-rank", "--rendezvous"};
 
 namespace {
 
@@ -41,20 +47,17 @@ namespace {
 struct LaunchedProgram {
   int ranks = 0;
   double timeout = 0;
-  int restarts = 0;
   int hosts = 1;
   int host_rank = 0;
   std::string rendezvous;
+  /// -1: not given.
+  int restarts = -1;
+  /// "MIN:MAX", or empty.
+  std::string elastic;
+  std::string redundancy = "none";
   bool no_prefix = false;
   /// The program and its arguments.
   std::vector<std::string> command;
-};
-
-/// Options of `weft trace`.
-struct TraceOptions {
-  /// Flight records, or folders of them.
-  std::vector<std::string> paths;
-  std::string out;
 };
 
 }  // namespace
@@ -68,8 +71,6 @@ static std::vector<std::string> cut_program(int& argc, char** argv) {
     const std::string_view flag = argv[i];
     if (flag == "--") return {argv + i + 1, argv + std::exchange(argc, i)};
     const bool is_np = flag == "-np";
-    constexpr std::string_view kWithValue[] = {
-        "-n", "--np", "--timeout", "--restarts", "--hosts", "--host-rank", "--rendezvous"};
     const bool has_value_next =
         is_np || std::ranges::find(kWithValue, flag) != std::end(kWithValue);
     if (is_np) argv[i][2] = '\0';
@@ -110,22 +111,56 @@ static void forget_old_flights(const std::string& newest) {
   for (size_t i = kFlightsKept - 1; i < found.size(); ++i) fs::remove_all(found[i].second, error);
 }
 
+namespace {
+
+/// What changes from one start of a job to the next.
+struct JobStart {
+  int ranks = 0;
+  int number = 0;
+  /// Seconds after which the ranks are ended; 0: never.
+  double seconds = 0;
+};
+
+/// What a job keeps from one start to the next.
+struct KeptJob {
+  std::unique_ptr<HostCopies> copies;
+  std::unique_ptr<ElasticRanks> elastic;
+
+  explicit KeptJob(const LaunchedProgram& o) {
+    if (!o.elastic.empty()) {
+      const RankBounds bounds = rank_bounds(o.elastic);
+      if (o.ranks < bounds.least || o.ranks > bounds.most) {
+        fail("run: -n is ", o.ranks, ", expected ", bounds.least, " to ", bounds.most,
+             ", as --elastic says");
+      }
+      elastic = std::make_unique<ElasticRanks>(bounds, o.ranks);
+    }
+    if (o.redundancy == "host") copies = std::make_unique<HostCopies>();
+  }
+};
+
+}  // namespace
+
 /// Starts the processes and returns when all have ended; a failure's cause is printed to stderr.
-/// `seconds` end them, unless it is 0.
 static LaunchReport launched(const LaunchedProgram& o, const std::vector<std::string>& command,
-                             double seconds, int restart) {
-  LaunchOptions options{.ranks = o.ranks,
+                             const JobStart& start, const KeptJob& kept) {
+  LaunchOptions options{.ranks = start.ranks,
                         .prefix = !o.no_prefix,
                         .job = new_job(),
                         .hosts = o.hosts,
                         .host_rank = o.host_rank,
                         .rendezvous = o.rendezvous};
+  const double seconds = start.seconds;
   options.timeout = std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
   if (seconds > 0 && options.timeout.count() == 0) options.timeout = std::chrono::milliseconds(1);
   const bool is_given = std::getenv(kFlightVariable) != nullptr;
   const std::string flight = is_given ? "" : flight_folder(options.job);
   if (!is_given) options.environment.emplace_back(kFlightVariable, flight);
-  if (restart > 0) options.environment.emplace_back("WEFT_RESTART", std::to_string(restart));
+  if (start.number > 0) {
+    options.environment.emplace_back("WEFT_RESTART", std::to_string(start.number));
+  }
+  if (kept.copies) options.environment.emplace_back("WEFT_COPIES", kept.copies->folder());
+  if (kept.elastic) options.stops = [&] { return kept.elastic->is_changed(); };
   const LaunchReport report = launch(command, options);
   outlive_readers();
   std::error_code ignored;
@@ -178,7 +213,7 @@ static std::vector<std::string> restarted(std::vector<std::string> command) {
   return command;
 }
 
-/// Whether another start may do better: a rank failed, of itself, after it had started.
+/// True if another start may do better: a rank failed, of itself, after it had started.
 static bool may_restart(const LaunchReport& report) {
   constexpr int kWrongUsage = 2, kTimedOut = 124, kNotStarted = 127;
   constexpr int kFinal[] = {0, kWrongUsage, kTimedOut, kNotStarted};
@@ -193,26 +228,74 @@ static int run_program(const LaunchedProgram& o) {
   }
   using Clock = std::chrono::steady_clock;
   constexpr double kLongestWait = 60;
-  if (o.restarts > 0) restarted(o.command);
+  const int most = o.restarts >= 0 ? o.restarts : o.elastic.empty() ? 0 : kElasticRestarts;
+  if (most > 0) restarted(o.command);
+  const KeptJob kept(o);
   const auto began = Clock::now();
-  double wait = 1;
-  for (int restart = 0;; ++restart) {
-    const double passed = std::chrono::duration<double>(Clock::now() - began).count();
-    const bool is_limited = o.timeout > 0 && restart > 0;
-    const double left = is_limited ? std::max(1e-3, o.timeout - passed) : o.timeout;
+  const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - began).count(); };
+  JobStart start{.ranks = o.ranks, .number = 0, .seconds = o.timeout};
+  double next_wait = 1;
+  for (int failures = 0;; ++start.number) {
+    if (o.timeout > 0 && start.number > 0) start.seconds = std::max(1e-3, o.timeout - passed());
     const LaunchReport report =
-        launched(o, restart == 0 ? o.command : restarted(o.command), left, restart);
-    if (restart == o.restarts || !may_restart(report)) return report.code;
-    const double now = std::chrono::duration<double>(Clock::now() - began).count();
-    if (o.timeout > 0 && now + wait >= o.timeout) {
+        launched(o, start.number == 0 ? o.command : restarted(o.command), start, kept);
+    const bool has_failed = may_restart(report);
+    if (kept.elastic && !report.told && (has_failed || report.requested)) {
+      if (!kept.elastic->take(report)) return report.code;
+      start.ranks = kept.elastic->ranks();
+    } else if (!has_failed) {
+      return report.code;
+    }
+    if (has_failed && failures++ == most) return report.code;
+    // A job that has gone on since its last start goes on at once.
+    const bool has_gone_on = !has_failed || (kept.copies && kept.copies->has_news());
+    if (has_gone_on) next_wait = 1;
+    const double wait = has_gone_on ? 0 : next_wait;
+    if (o.timeout > 0 && passed() + wait >= o.timeout) {
       std::cerr << concat("weft run: the timeout of ", o.timeout, " s leaves no time for restart ",
-                          restart + 1, "\n");
+                          start.number + 1, "\n");
       return 124;
     }
-    std::cerr << concat("weft run: restart ", restart + 1, " of ", o.restarts, " in ", wait,
-                        " s\n");
+    std::cerr << concat("weft run: restart ", start.number + 1, " of ", most,
+                        wait > 0 ? concat(" in ", wait, " s") : " at once",
+                        kept.elastic ? concat(" with -n ", start.ranks) : "", "\n");
+    if (wait == 0) continue;
     std::this_thread::sleep_for(std::chrono::duration<double>(wait));
-    wait = std::min(2 * wait, kLongestWait);
+    next_wait = std::min(2 * wait, kLongestWait);
+  }
+}
+
+static constexpr const char* kRunText =
+
+    "weft run -n N [--timeout S] [--restarts N] [--elastic MIN:MAX] [--redundancy host]\n"
+    "    [--no-prefix] -- program arguments\n"
+    "Example: weft run -n 4 -- weft train --data src\n"
+    "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
+    "Signals are passed on to all. When one rank fails the others are ended too.\n"
+    "On several hosts, run it on each with another --host-rank; the ranks meet over TCP:\n"
+    "  weft run --hosts 2 --host-rank 0 --rendezvous 10.0.0.1:29500 -n 4 -- weft train ...\n"
+    "  weft run --hosts 2 --host-rank 1 --rendezvous 10.0.0.1:29500 -n 4 -- weft train ...\n"
+    "The first address is that of host 0. Nothing is encrypted: use a network that you trust.\n"
+    "With --restarts all are then started again, after 1 s, 2 s, 4 s, ... up to 60 s, with the\n"
+    "number of the restart as WEFT_RESTART; weft train goes on from the newest complete\n"
+    "checkpoint of its --save. A stop by a signal, the timeout, and exit code 2 are final.\n"
+    "With --redundancy host a trainer that saves copies its state to the host's memory after\n"
+    "each step, and a restart goes on at once from the newest copy, without a disk. With\n"
+    "--elastic a restart after the death of a rank has one rank less, down to MIN; a rank that\n"
+    "gets SIGTERM leaves in the same way; weft resize PID N changes their number.\n"
+    "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
+    "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
+    "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.";
+
+/// Checks the flags that go with --hosts.
+static void check_hosts(const CLI::App& run, int hosts) {
+  if (hosts == 1) return;
+  for (const char* flag : {"--host-rank", "--rendezvous"}) {
+    if (run.count(flag) == 0) fail("run: ", flag, " is missing, expected with --hosts");
+  }
+  for (const char* flag : {"--elastic", "--redundancy"}) {
+    if (run.count(flag) == 0) continue;
+    fail("run: ", flag, " is given with --hosts ", hosts, ", expected one host");
   }
 }
 
@@ -220,21 +303,7 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   const auto launched = std::make_shared<LaunchedProgram>();
   LaunchedProgram& o = *launched;
   CLI::App* run = program.add_subcommand("run", "Start a program as N processes of each host");
-  run->footer(
-      "weft run -n N [--timeout S] [--restarts N] [--no-prefix] -- program arguments\n"
-      "Example: weft run -n 4 -- weft train --data src\n"
-      "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
-      "Signals are passed on to all. When one rank fails the others are ended too.\n"
-      "On several hosts, run it on each with another --host-rank; the ranks meet over TCP:\n"
-      "  weft run --hosts 2 --host-rank 0 --rendezvous 10.0.0.1:29500 -n 4 -- weft train ...\n"
-      "  weft run --hosts 2 --host-rank 1 --rendezvous 10.0.0.1:29500 -n 4 -- weft train ...\n"
-      "The first address is that of host 0. Nothing is encrypted: use a network that you trust.\n"
-      "With --restarts all are then started again, after 1 s, 2 s, 4 s, ... up to 60 s, with the\n"
-      "number of the restart as WEFT_RESTART; weft train goes on from the newest complete\n"
-      "checkpoint of its --save. A stop by a signal, the timeout, and exit code 2 are final.\n"
-      "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
-      "(128 + signal if it was killed); 124 after the timeout, 127 when the program cannot be\n"
-      "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.");
+  run->footer(kRunText);
   takes_whole(run->add_option("-n,--np", o.ranks, "Processes, one a rank; -np too"), 1,
               kMostLocalRanks)
       ->required();
@@ -242,7 +311,8 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
              kLongestTimeout)
       ->type_name("S");
   takes_whole(run->add_option("--restarts", o.restarts,
-                              "Start again after so many failures of a rank (default: 0)"),
+                              "Start again after so many failures of a rank (default: 0; 100 "
+                              "with --elastic)"),
               0, kMostRestarts);
   takes_whole(run->add_option("--hosts", o.hosts,
                               "Hosts, on each of which such a command starts N ranks (default: 1)"),
@@ -251,15 +321,17 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
               kMostHosts - 1);
   add_named(*run, "--rendezvous", o.rendezvous, "HOST:PORT",
             "Where rank 0 of host 0 listens for the others; HOST:PORT/NAME names the job");
+  add_named(*run, "--elastic", o.elastic, "MIN:MAX",
+            "Go on with MIN to MAX ranks when ranks die, leave or join");
+  run->add_option("--redundancy", o.redundancy,
+                  "Where a copy of a trainer's state is kept after each step: none, or host, its "
+                  "memory (default: none)")
+      ->check(CLI::IsMember({"none", "host"}));
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();
   o.command = cut_program(argc, argv);
   run->callback([run, launched, &code] {
-    if (launched->hosts > 1) {
-      for (const char* flag : {"--host-rank", "--rendezvous"}) {
-        if (run->count(flag) == 0) fail("run: ", flag, " is missing, expected with --hosts");
-      }
-    }
+    check_hosts(*run, launched->hosts);
     const std::vector<std::string> left = run->remaining();
     if (!left.empty() && left[0].starts_with('-')) {
       fail("run: flag ", in_quotes(left[0]), " does not exist; see weft run --help");
@@ -267,61 +339,6 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
     if (!left.empty()) launched->command = left;
     code = run_program(*launched);
   });
-}
-
-static std::vector<std::string> records_of(const std::vector<std::string>& paths) {
-  std::vector<std::string> records;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (!fs::is_directory(path, error)) {
-      records.push_back(path);
-      continue;
-    }
-    const size_t before = records.size();
-    for (const auto& entry : fs::directory_iterator(path, error)) {
-      const std::string name = entry.path().filename().string();
-      if (!name.starts_with("rank-") || !name.ends_with(".json")) continue;
-      records.push_back(entry.path().string());
-    }
-    if (error) fail("trace: ", path, ": ", error.message());
-    if (records.size() == before)
-      fail("trace: ", path, " holds no flight record, expected files rank-<r>.json");
-    std::sort(records.begin() + static_cast<std::ptrdiff_t>(before), records.end());
-  }
-  return records;
-}
-
-/// Merges the records into one file and prints what is in it. std::invalid_argument names a file
-/// that is missing or malformed.
-static void merge_traces(const TraceOptions& o) {
-  const std::vector<std::string> records = records_of(o.paths);
-  for (const std::string& record : records) {
-    if (located(record) != located(o.out)) continue;
-    fail("--out ", o.out, " is also one of the records, expected another file");
-  }
-  set_aside("--out", o.out);
-  const FlightSummary summary = merge_flight_records(records, o.out);
-  print(records.size(), records.size() == 1 ? " rank, " : " ranks, ", summary.operations,
-        " operations, ", summary.unfinished, " of them unfinished, over ");
-  std::printf("%.6f s: %s\n", summary.seconds, printable(o.out).c_str());
-  if (summary.missing.empty()) return;
-  print("no record of rank ", listed(summary.missing), '\n');
-}
-
-void add_trace(CLI::App& program) {
-  const auto options = std::make_shared<TraceOptions>();
-  TraceOptions& o = *options;
-  CLI::App* trace = program.add_subcommand(
-      "trace", "Merge the flight records of ranks into a Chrome or Perfetto trace");
-  trace->footer(
-      "A rank writes its last 1,024 collectives to the folder that WEFT_FLIGHT names (weft run "
-      "sets\n"
-      "it) when the job fails, and at SIGUSR1. Open the result in https://ui.perfetto.dev.\n"
-      "Example: weft trace /tmp/weft-flight-0-1234-5678 -o trace.json");
-  add_named(*trace, "records", o.paths, "PATH...", "Records, rank-<r>.json, or folders of them")
-      ->required();
-  add_named(*trace, "-o,--out", o.out, "FILE", "The trace to write")->required();
-  trace->callback([options] { merge_traces(*options); });
 }
 
 }  // namespace weft::cli

@@ -196,13 +196,17 @@ void RunSaver::take_weights(const std::string& path) {
 }
 
 void RunSaver::take_up() {
-  if (is_hugging_face(options_.resume)) return take_weights(options_.resume);
   std::string path;
   std::set<std::string> suspects;
   const std::string cure = option(options_, "allow_change") + " start";
   for (;;) {
-    path = chosen_checkpoint(option(options_, "resume"), options_.resume, world_, suspects,
-                             start_of(options_), cure);
+    path = newest_copy(suspects);
+    if (path.empty() && options_.resume.empty()) return;
+    if (path.empty() && is_hugging_face(options_.resume)) return take_weights(options_.resume);
+    if (path.empty()) {
+      path = chosen_checkpoint(option(options_, "resume"), options_.resume, world_, suspects,
+                               start_of(options_), cure);
+    }
     if (path.empty()) {
       if (world_.rank() != 0) return;
       return warn(printable(options_.resume),
@@ -282,10 +286,12 @@ int64_t RunSaver::resume(RunDescription run) {
       check_best(options_, all_options_.keep_best);
       return "";
     });
+    begin_copies();
     listen(true);
   }
-  if (continues) take_up();
+  if (continues || copier_) take_up();
   if (saver_) saver_->set_resumed_step(step_);
+  if (copier_) copier_->set_resumed_step(step_);
   if (best_saver_) best_saver_->set_resumed_step(step_);
   return step_;
 }
@@ -302,13 +308,19 @@ static void check_random(const Communicator& world) {
                                                  "ranks"));
 }
 
-void RunSaver::save_best(int64_t step) {
-  step_ = step;
+/// Saves after the step `step_`, and returns when all ranks have.
+std::string RunSaver::save_now(CheckpointSaver& saver) {
   used_.compare();
   check_random(world_);
-  const std::string path = best_saver_->save(step, state_);
+  const std::string path = saver.save(step_, state_);
   world_.barrier();
-  best_saver_->note_saved();
+  saver.note_saved();
+  return path;
+}
+
+void RunSaver::save_best(int64_t step) {
+  step_ = step;
+  const std::string path = save_now(*best_saver_);
   if (world_.rank() == 0) keep_model_files(kept_model_files(options_.save), best_folder(options_));
   tell(concat("saved ", printable(path)));
   if (all_options_.on_save) all_options_.on_save(path);
@@ -334,6 +346,7 @@ bool RunSaver::after_step(int64_t step, bool is_last, bool stops) {
   const bool stopping = signal != 0 || agreed[1] != 0;
   if (signal != 0) ended_by = signal;
   if (!saver_) return stopping;
+  if (copier_ && !stopping && !is_last) save_now(*copier_);
   // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
   const bool is_saved =

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "train/used_tokens.h"
@@ -47,6 +48,11 @@ class RunSaver {
   void add_description(const std::string& part);
   void check_resumed(const std::string& path);
   void take_up();
+  /// Makes `copier_`, where the launcher keeps copies (WEFT_COPIES).
+  void begin_copies();
+  /// The newest complete copy that is not older than the newest checkpoint, or "".
+  std::string newest_copy(const std::set<std::string>& suspects) const;
+  std::string save_now(CheckpointSaver& saver);
   void take_weights(const std::string& path);
   void listen(bool listens) const;
   void finish_save();
@@ -64,6 +70,9 @@ class RunSaver {
   std::map<std::string, int64_t> saved_;
   TrainingState state_;
   std::optional<CheckpointSaver> saver_, best_saver_;
+  /// Saves to the memory of the host after each step, and its folder.
+  std::optional<CheckpointSaver> copier_;
+  std::string copies_;
   /// Path of the save that was begun and not yet told of.
   std::string under_way_;
 };

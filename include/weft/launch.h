@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,6 +32,8 @@ struct LaunchOptions {
   /// rank 0 listens there until all ranks have come. The port and those that the ranks take must be
   /// reachable from the job's hosts only.
   std::string rendezvous = {};
+  /// Asked several times a second, if given: true ends the ranks by SIGTERM, once.
+  std::function<bool()> stops = {};
   /// Descriptors of the launcher that the ranks' stdout and stderr go to.
   int out = 1;
   int err = 2;
@@ -51,6 +54,8 @@ struct LaunchReport {
   /// rank handled, which then exited with 128 + SIGTERM, SIGINT, SIGUSR2 or SIGHUP, as `weft train`
   /// does after it has saved.
   bool requested = false;
+  /// The launcher itself was told to end by a signal.
+  bool told = false;
 };
 
 /// A key that no other launch has: "<user>-<process>-<random, hex>".

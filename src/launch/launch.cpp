@@ -26,7 +26,8 @@ using LaunchClock = LaunchRank::Clock;
 static constexpr std::chrono::milliseconds kOwnEnd{2000}, kLastSignal{1000};
 /// The time for a stopped rank to be continued when the others have exited.
 static constexpr std::chrono::seconds kStoppedEnd{5};
-/// The time between looks at a terminal that others read, and at what exited ranks left running.
+/// The time between looks at a terminal that others read, at what exited ranks left running, and at
+/// LaunchOptions::stops.
 static constexpr std::chrono::milliseconds kLook{100};
 static constexpr int kTimedOut = 124, kNotStarted = 127, kIncompleteOutput = 1;
 
@@ -72,6 +73,7 @@ class LaunchedJob {
     while (!std::ranges::all_of(ranks_, &LaunchRank::is_gone)) {
       wait_for_news();
       take_signals();
+      ask_whether_to_stop();
       look_at_ranks();
       end_stopped();
       end_ranks();
@@ -134,13 +136,17 @@ class LaunchedJob {
   }
 
   void fail_first(int code, int rank, std::string cause) {
-    if (report_.code == 0) report_ = {code, rank, std::move(cause), report_.requested};
+    if (report_.code != 0) return;
+    report_.code = code;
+    report_.rank = rank;
+    report_.cause = std::move(cause);
   }
 
   /// poll's timeout: until something is due that no descriptor announces.
   int milliseconds_to_wait() const {
     LaunchClock::time_point until = LaunchClock::time_point::max();
-    if (input_.is_in_background() || std::ranges::any_of(ranks_, &LaunchRank::has_exited)) {
+    if (asks() || input_.is_in_background() ||
+        std::ranges::any_of(ranks_, &LaunchRank::has_exited)) {
       until = LaunchClock::now() + kLook;
     }
     if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
@@ -216,10 +222,19 @@ class LaunchedJob {
       }
       if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
         told_to_end_ = signal;
+        report_.told = true;
         if (std::ranges::all_of(ranks_, &LaunchRank::has_exited)) gives_up_ = true;
       }
       send_all(signal);
     }
+  }
+
+  bool asks() const { return options_.stops && told_to_end_ == 0 && ending_ == Ending::none; }
+
+  void ask_whether_to_stop() {
+    if (!asks() || !options_.stops()) return;
+    told_to_end_ = SIGTERM;
+    send_all(SIGTERM);
   }
 
   void begin(Ending ending, std::chrono::milliseconds next) {

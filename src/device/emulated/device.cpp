@@ -207,8 +207,8 @@ struct Recording {
   std::set<const Queue*> queues;
   std::vector<Step> steps;
 };
-/// Number of the recording in progress, else 0. It is no part of the recording: memory is given back
-/// when a thread's objects have been destroyed, and asks for it.
+/// Number of the recording in progress, else 0. It is no part of the recording: memory is given
+/// back when a thread's objects have been destroyed, and asks for it.
 static constinit thread_local uint64_t recording_in_progress = 0;
 static Recording& recording() {
   struct Holder {
