@@ -15,9 +15,10 @@ namespace weft {
 // decomposition", 2016; S. F. Walter and L. Lehmann, "Algorithmic differentiation of linear algebra
 // functions with application in optimum experimental design", 2010 (QR, eigenvectors); J. Townsend,
 // "Differentiating the singular value decomposition", 2016. All are written in tensor ops, whose
-// gradients are second derivatives.
+// gradients are second derivatives. Gradients of complex matrices take adjoints where those of real
+// ones take transposes (PyTorch's convention).
 
-static const Takes kReal{.dtypes = {f32, DType::f64}};
+static const Takes kMatrices{.dtypes = {f32, DType::f64, DType::c64, DType::c128}};
 
 /// Describes flags of an op whose operand 0 is square.
 static Structure flags_of_square(const char* names, int flags) {
@@ -35,7 +36,7 @@ template <class... Flags> static Attributes flags(Flags... values) {
 /// The lower triangle with half the diagonal.
 static Tensor half_triangle(const Tensor& a) { return mul(add(tril(a), tril(a, -1)), 0.5); }
 
-/// x / t or x / t^T, for a triangle t.
+/// x / t or x / t^H, for a triangle t.
 static Tensor divided_by(const Tensor& x, const Tensor& a, bool upper, bool transposed, bool unit) {
   return t(solve_triangle(a, t(x), upper, !transposed, unit));
 }
@@ -45,8 +46,7 @@ static Tensor is_on_diagonal(const Tensor& a) {
   return equal(unsqueeze(numbers_next_to(a, 0, a.size(-2)), 1), numbers_next_to(a, 0, a.size(-1)));
 }
 
-/// 1 / x off the diagonal, 0 on it.
-static Tensor inverses_off_diagonal(const Tensor& x) {
+Tensor inverses_off_diagonal(const Tensor& x) {
   return reciprocal(masked_fill(x, is_on_diagonal(x), std::numeric_limits<double>::infinity()));
 }
 
@@ -69,7 +69,7 @@ static DType integer_behind(std::span<const DType> dtypes, bool is_integer, DTyp
 static const Op cholesky_op = register_op({
     .name = "cholesky_factor",
     .rule = "... [n] [m] -> ... [n] [m], ...",
-    .takes = {kReal},
+    .takes = {kMatrices},
     .structure = flags_of_square("upper", 1),
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
                 int i) { return integer_behind(dtypes, i == 1); },
@@ -99,7 +99,7 @@ static void give_triangle(const Grad& g) {
 static const Op triangle_op = register_op({
     .name = "solve_triangle",
     .rule = "... [n] [m], ... [m] k -> ... [n] k",
-    .takes = {kReal},
+    .takes = {kMatrices},
     .structure = flags_of_square("upper, transposed, unit", 3),
     .linear = {{1}},
     .forward =
@@ -147,7 +147,7 @@ static void give_lu(const Grad& g) {
 static const Op lu_factor_op = register_op({
     .name = "lu_factor",
     .rule = "... [m] [n] -> ... [m] [n], ... [n], ... [m], ...",
-    .takes = {kReal},
+    .takes = {kMatrices},
     .structure = {"",
                   [](const Dims& s, std::span<const Shape> shapes) {
                     const int ndim = shapes[0].ndim();
@@ -179,7 +179,7 @@ static void give_solution(const Grad& g) {
 static const Op solve_by_lu_op({
     .name = "solve_by_lu",
     .rule = "... [n] [m], ... [n] [m], ... [n], ... [m] k -> ... [n] k",
-    .takes = {kReal, kReal, {.dtypes = {i32}}, kReal},
+    .takes = {kMatrices, kMatrices, {.dtypes = {i32}}, kMatrices},
     .structure = flags_of_square("transposed", 1),
     .linear = {{3}},
     .forward = [](const Call& c) { lu_solve(c.out(), c.in(1), c.in(2), c.in(3), c.attribute(0)); },
@@ -198,8 +198,9 @@ static void give_qr(const Grad& g) {
   Tensor m;
   if (of_r) m = matmul(r, t(of_r));
   if (of_q) m = m ? sub(m, matmul(t(of_q), q)) : neg(matmul(t(of_q), q));
-  const Tensor symmetric = add(tril(m), t(tril(m, -1)));
-  Tensor whole = matmul(q, symmetric);
+  // The diagonal of r is real.
+  const Tensor half = half_triangle(m);
+  Tensor whole = matmul(q, add(half, t(half)));
   if (of_q) whole = add(whole, of_q);
   g.give(0, divided_by(whole, r, true, true, false));
 }
@@ -213,7 +214,7 @@ static const Op qr_op = register_op({
           return Rule{"... [m] [n] -> ... [m] [+k], ... [+k] [n]",
                       {{"k", attributes.structure[0] ? m : std::min(m, shape.back())}}};
         },
-    .takes = {kReal},
+    .takes = {kMatrices},
     .structure = {"complete",
                   [](const Dims& s, std::span<const Shape> shapes) {
                     return s.ndim() == 1 && is_flag(s[0]) && shapes[0].ndim() >= 2;
@@ -232,6 +233,17 @@ QrFactor qr_factor(const Tensor& a, bool complete) {
 
 static Tensor skew(const Tensor& a) { return sub(a, t(a)); }
 
+/// Returns `dtype` for i = 0, real numbers for one other result and i32 for the last one.
+static DType spectral_dtype(std::span<const DType> dtypes, int i, int values, int info) {
+  return i == info ? i32 : i == values ? real_dtype(dtypes[0]) : dtypes[0];
+}
+
+/// Adds numbers to the diagonal of matrices, which may be missing; complex ones for `dtype`.
+static Tensor with_diagonal(const Tensor& inner, const Tensor& values, DType dtype) {
+  const Tensor whole = as_dtype(diag_embed(values), dtype);
+  return inner ? add(inner, whole) : whole;
+}
+
 /// The symmetric gradient: which triangle is read does not matter.
 static void give_eigen(const Grad& g) {
   const Tensor values = g.out(), vectors = g.out(1), of_values = g.grad(), of_vectors = g.grad(1);
@@ -240,7 +252,7 @@ static void give_eigen(const Grad& g) {
     const Tensor apart = sub(unsqueeze(values, -2), unsqueeze(values, -1));
     inner = mul(mul(skew(matmul(t(vectors), of_vectors)), 0.5), inverses_off_diagonal(apart));
   }
-  if (of_values) inner = inner ? add(inner, diag_embed(of_values)) : diag_embed(of_values);
+  if (of_values) inner = with_diagonal(inner, of_values, vectors.dtype());
   g.give(0, matmul(matmul(vectors, inner), t(vectors)));
 }
 
@@ -248,7 +260,7 @@ static OpSpec eigen_spec(const char* name, const char* rule) {
   OpSpec spec;
   spec.name = name;
   spec.rule_text = rule;
-  spec.takes = {kReal};
+  spec.takes = {kMatrices};
   spec.structure = flags_of_square("upper", 1);
   spec.samples = {sample_with({{5, 3, 1, 1}}, {0}), sample_with({{7, 1, 1}}, {1})};
   return spec;
@@ -257,7 +269,7 @@ static OpSpec eigen_spec(const char* name, const char* rule) {
 static Op register_eigen() {
   OpSpec spec = eigen_spec("symmetric_eigen", "... [n] [m] -> ... [n], ... [n] [m], ...");
   spec.dtype = [](const Attributes&, std::span<const DType> dtypes, int i) {
-    return integer_behind(dtypes, i == 2);
+    return spectral_dtype(dtypes, i, 0, 2);
   };
   spec.forward = [](const Call& c) {
     symmetric_eigen(c.out(), &c.out(1), c.out(2), c.in(0), c.attribute(0));
@@ -277,7 +289,7 @@ SymmetricEigen symmetric_eigen(const Tensor& a, bool upper) {
 static Op register_eigenvalues() {
   OpSpec spec = eigen_spec("symmetric_eigenvalues", "... [n] [m] -> ... [n], ...");
   spec.dtype = [](const Attributes&, std::span<const DType> dtypes, int i) {
-    return integer_behind(dtypes, i == 1);
+    return spectral_dtype(dtypes, i, 0, 1);
   };
   spec.forward = [](const Call& c) {
     symmetric_eigen(c.out(), nullptr, c.out(1), c.in(0), c.attribute(0));
@@ -303,10 +315,14 @@ static void give_singular(const Grad& g) {
   const Tensor of_u = g.grad() ? slice(g.grad(), -1, 0, k) : Tensor();
   const Tensor of_vh = g.grad(2) ? slice(g.grad(2), -2, 0, k) : Tensor();
   const Tensor squares = mul(s, s), row = unsqueeze(s, -2), column = unsqueeze(s, -1);
-  Tensor inner = of_s ? diag_embed(of_s) : zeros_like(matmul(vh, t(vh)));
+  Tensor inner = of_s ? with_diagonal({}, of_s, u.dtype()) : zeros_like(matmul(vh, t(vh)));
   if (of_u || of_vh) {
     const Tensor apart = inverses_off_diagonal(sub(unsqueeze(squares, -2), unsqueeze(squares, -1)));
-    if (of_u) inner = add(inner, mul(mul(skew(matmul(t(u), of_u)), apart), row));
+    const Tensor turned = of_u ? skew(matmul(t(u), of_u)) : Tensor();
+    if (of_u) inner = add(inner, mul(mul(turned, apart), row));
+    // The phases of a column of u and a row of vh turn together.
+    if (turned && of_vh && is_complex(u.dtype()))
+      inner = with_diagonal(inner, div(diagonal(turned), mul(s, 2)), u.dtype());
     if (of_vh) inner = add(inner, mul(mul(skew(matmul(vh, t(of_vh))), apart), column));
   }
   Tensor whole = matmul(matmul(u, inner), vh);
@@ -334,13 +350,13 @@ static Rule singular_rule(const Attributes& attributes, std::span<const Shape> s
 static const Op singular_op = register_op({
     .name = "singular_value_decomposition",
     .rule_of = singular_rule,
-    .takes = {kReal},
+    .takes = {kMatrices},
     .structure = {"full",
                   [](const Dims& s, std::span<const Shape> shapes) {
                     return s.ndim() == 1 && is_flag(s[0]) && shapes[0].ndim() >= 2;
                   }},
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int i) { return integer_behind(dtypes, i == 3); },
+                int i) { return spectral_dtype(dtypes, i, 1, 3); },
     .forward =
         [](const Call& c) { singular_values(&c.out(), c.out(1), &c.out(2), c.out(3), c.in(0)); },
     .backward = give_singular,
@@ -358,13 +374,13 @@ SingularValues singular_values(const Tensor& a, bool full) {
 static const Op singular_values_op = register_op({
     .name = "singular_values",
     .rule_of = singular_rule,
-    .takes = {kReal},
+    .takes = {kMatrices},
     .structure = {"",
                   [](const Dims& s, std::span<const Shape> shapes) {
                     return s.empty() && shapes[0].ndim() >= 2;
                   }},
     .dtype = [](const Attributes&, std::span<const DType> dtypes,
-                int i) { return integer_behind(dtypes, i == 1); },
+                int i) { return spectral_dtype(dtypes, i, 0, 1); },
     .forward = [](const Call& c) { singular_values(nullptr, c.out(), nullptr, c.out(1), c.in(0)); },
     .backward =
         [](const Grad& g) {

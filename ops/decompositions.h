@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "weft/ops/complex.h"
 #include "weft/ops/shapes.h"
 #include "weft/tensor.h"
 
@@ -12,13 +13,16 @@ namespace weft {
 // and throw nothing about values, which ranks may not share. The functions of `weft/linalg.h` check
 // their operands and results.
 
-/// The matrices transposed.
-inline Tensor t(const Tensor& a) { return matrix_transpose(a); }
+/// The adjoints of matrices: transposed, and conjugated where they are complex.
+inline Tensor t(const Tensor& a) { return conj(matrix_transpose(a)); }
 
 /// Gives replicated results the values of the mesh's first rank where ranks have others: pivots,
 /// signs and the vectors of equal eigenvalues depend on the processor and on the number of threads.
 /// Ranks compare a few sums.
 Tensors agreed(Tensors results);
+
+/// 1 / x off the diagonal of matrices, 0 on it.
+Tensor inverses_off_diagonal(const Tensor& x);
 
 struct CholeskyFactor {
   Tensor l, info;
@@ -31,11 +35,11 @@ struct LuFactor {
 };
 LuFactor lu_factor_of(const Tensor& a);
 
-/// Solves t x = b, or t^T x = b, with a triangle of `a`.
+/// Solves t x = b, or t^H x = b, with a triangle of `a`.
 Tensor solve_triangle(const Tensor& a, const Tensor& b, bool upper, bool transposed = false,
                       bool unit = false);
 
-/// Solves a x = b, or a^T x = b, by the factors of `a`. Gradients flow to `a` and `b`.
+/// Solves a x = b, or a^H x = b, by the factors of `a`. Gradients flow to `a` and `b`.
 Tensor solve_by_lu(const Tensor& a, const Tensor& lu, const Tensor& pivots, const Tensor& b,
                    bool transposed = false);
 
@@ -56,6 +60,11 @@ struct SymmetricEigen {
 SymmetricEigen symmetric_eigen(const Tensor& a, bool upper);
 /// Returns no vectors.
 SymmetricEigen symmetric_eigenvalues(const Tensor& a, bool upper);
+
+/// Eigenvalues and eigenvectors of any square matrices: complex.
+SymmetricEigen general_eigen(const Tensor& a);
+/// Returns no vectors.
+SymmetricEigen general_eigenvalues(const Tensor& a);
 
 struct SingularValues {
   Tensor u, s, vh, info;

@@ -12,7 +12,8 @@
 namespace weft::linalg {
 
 // Dense linear algebra in the names of torch.linalg and the array API, by LAPACK on the CPU and
-// cuSOLVER on a GPU, for f32 and f64 (integers become f32). A matrix is the last two dims of a
+// cuSOLVER on a GPU, for f32 and f64 (integers become f32), and on the CPU for c64 and c128. Where
+// this file says a^T of a complex matrix, it is conjugated, too. A matrix is the last two dims of a
 // tensor; the other dims are a batch. Each device needs whole matrices: a cut of the batch stays
 // and moves nothing, and cuts of the matrices are gathered. The columns of a right-hand side may be
 // cut, too. Matrices that are cut by rows stay so where nothing needs a gradient: `cholesky`,
@@ -72,10 +73,16 @@ WEFT_API Tensor svdvals(const Tensor& a);
 struct Eigh {
   Tensor eigenvalues, eigenvectors;
 };
-/// Eigenvalues in ascending order, and eigenvectors as columns, of symmetric matrices, of which the
-/// lower triangle is read, or the `upper` one. Gradients of the vectors need distinct eigenvalues.
+/// Eigenvalues in ascending order, and eigenvectors as columns, of symmetric (complex: Hermitian)
+/// matrices, of which the lower triangle is read, or the `upper` one. Gradients of the vectors need
+/// distinct eigenvalues.
 WEFT_API Eigh eigh(const Tensor& a, bool upper = false);
 WEFT_API Tensor eigvalsh(const Tensor& a, bool upper = false);
+/// Eigenvalues, in no order, and eigenvectors as columns of length 1 of any square matrices, on the
+/// CPU. Both are complex. Gradients of the vectors need distinct eigenvalues, and a loss that does
+/// not depend on the phases of vectors.
+WEFT_API Eigh eig(const Tensor& a);
+WEFT_API Tensor eigvals(const Tensor& a);
 
 /// x with a x = b, or x a = b unless `left`. b [..., n, k], or one vector [n]; or a vector for each
 /// matrix, if these shapes cannot be of matrices.
@@ -91,7 +98,8 @@ WEFT_API Tensor det(const Tensor& a);
 struct SignAndLogarithm {
   Tensor sign, logabsdet;
 };
-/// The sign of the determinant, and the logarithm of its magnitude: -inf for a singular matrix.
+/// The sign of the determinant (a number of magnitude 1 for complex matrices), and the logarithm of
+/// its magnitude: -inf for a singular matrix.
 WEFT_API SignAndLogarithm slogdet(const Tensor& a);
 
 /// Singular values of at most `atol`, or `rtol` times the greatest one, count as 0: numbers, or

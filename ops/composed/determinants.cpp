@@ -14,22 +14,22 @@ static Tensor parity_of(const LuFactor& factors) {
   return prod(sub(1, mul(cast(is_odd, factors.lu.dtype()), 2)), {-1});
 }
 
-/// a^-T times a number for each matrix, by factors of a.
+/// a^-H times a number for each matrix, by factors of a.
 static Tensor scaled_inverse(const Tensor& a, const LuFactor& factors, const Tensor& by) {
   const Tensor scaled = mul(identity(a, a.size(-1)), unsqueeze(unsqueeze(by, -1), -1));
   return solve_by_lu(a, factors.lu, factors.pivots, scaled, true);
 }
 
-/// The gradient of det for singular matrices, det(u) det(v) u diag(c) vh with the products c of the
-/// other singular values; for the others, whose parts `is_singular` leaves out, any number.
+/// The gradient of det for singular matrices, conj(det(u) det(vh)) u diag(c) vh with the products c
+/// of the other singular values; for the others, whose parts `is_singular` leaves out, any number.
 static Tensor cofactors(const Tensor& a, const Tensor& is_singular) {
   const int64_t n = a.size(-1);
-  const Tensor one = identity(a, n),
-               apart = diag_embed(cast(numbers_next_to(a, 1, n + 1), a.dtype()));
+  const Tensor apart = diag_embed(cast(numbers_next_to(a, 1, n + 1), a.dtype()));
   const Svd parts = svd(where(unsqueeze(unsqueeze(is_singular, -1), -1), a, apart), false);
+  const Tensor one = identity(parts.s, n);
   const Tensor others = prod(where(not_equal(one, 0), one, unsqueeze(parts.s, -2)), {-1});
   const Tensor orientation = det(matmul(parts.u, parts.vh).detach());
-  const Tensor scale = mul(others, unsqueeze(sign(orientation), -1));
+  const Tensor scale = mul(others, unsqueeze(conj(sgn(orientation)), -1));
   return matmul(mul(parts.u, unsqueeze(scale, -2)), parts.vh);
 }
 
@@ -42,7 +42,7 @@ Tensor det(const Tensor& given) {
   return record("det", {a}, {value}, [=](const Tensors& gradients) -> Tensors {
     const Tensor input = as_input(0, a), is_singular = any(equal(pivots, 0), {-1});
     const auto regular = [&](const LuFactor& by) {
-      return scaled_inverse(input, by, mul(gradients[0], as_output(0, value)));
+      return scaled_inverse(input, by, mul(gradients[0], conj(as_output(0, value))));
     };
     const Tensor is_any = any(is_singular);
     if ((is_any.is_sharded() ? is_any.full_tensor() : is_any).item() == 0)
@@ -59,14 +59,28 @@ SignAndLogarithm slogdet(const Tensor& given) {
   const Tensor a = square("slogdet", given);
   const LuFactor factors = constant_factors(a);
   const Tensor pivots = diagonal(factors.lu);
-  const Tensor sign_of = mul(parity_of(factors), prod(sign(pivots), {-1}));
+  Tensor sign_of = mul(parity_of(factors), prod(sgn(pivots), {-1}));
   Tensor logarithm = sum(log(abs(pivots)), {-1});
-  if (needs_gradient(a)) {
+  if (!needs_gradient(a)) return {sign_of, logarithm};
+  if (!is_complex(a.dtype())) {
     logarithm = record("slogdet", {a}, {logarithm}, [=](const Tensors& gradients) -> Tensors {
       return {scaled_inverse(as_input(0, a), factors, gradients[0])};
     })[0];
+    return {sign_of, logarithm};
   }
-  return {sign_of, logarithm};
+  // The logarithm of the determinant is `logarithm` + i times the angle of the sign.
+  const auto backward = [=](const Tensors& gradients) -> Tensors {
+    Tensor by;
+    if (gradients[1]) by = as_dtype(gradients[1], a.dtype());
+    if (gradients[0]) {
+      const Tensor angle = imag(mul(gradients[0], conj(as_output(0, sign_of))));
+      const Tensor turned = complex(zeros_like(angle), angle);
+      by = by ? add(by, turned) : turned;
+    }
+    return {scaled_inverse(as_input(0, a), factors, by)};
+  };
+  const Tensors results = record("slogdet", {a}, {sign_of, logarithm}, backward);
+  return {results[0], results[1]};
 }
 
 }  // namespace weft::linalg

@@ -22,6 +22,8 @@ LinearOperator::LinearOperator(const Tensor& matrix)
     : matrix_(square("linear operator", matrix)), apply_([matrix = matrix_](const Tensor& x) {
         return x.ndim() == 1 ? squeeze(matmul(matrix, unsqueeze(x, 1)), 1) : matmul(matrix, x);
       }) {
+  if (is_complex(matrix.dtype()))
+    fail("linear operator: dtype is ", matrix.dtype(), ", expected a real one");
   if (matrix.ndim() == 2) return;
   fail("linear operator: tensor is ", matrix.shape(), ", expected a matrix");
 }
@@ -185,13 +187,14 @@ Svd svd_lowrank(const Tensor& a_given, int64_t q, int64_t iterations) {
   if (iterations < 0) fail("svd_lowrank: iterations is ", iterations, ", expected at least 0");
   std::vector<int64_t> sizes(a.shape().begin(), a.shape().end());
   sizes[sizes.size() - 2] = a.size(-1), sizes.back() = q;
-  const Tensor at = transpose(a, -2, -1);
-  Tensor basis = qr(matmul(a, randn(Shape(sizes), options_next_to(a, a.dtype())))).q;
+  const Tensor at = t(a);
+  const Tensor drawn = randn(Shape(sizes), options_next_to(a, real_dtype(a.dtype())));
+  Tensor basis = qr(matmul(a, as_dtype(drawn, a.dtype()))).q;
   for (int64_t i = 0; i < iterations; ++i) {
     basis = qr(matmul(at, basis)).q;
     basis = qr(matmul(a, basis)).q;
   }
-  const Svd small = svd(matmul(transpose(basis, -2, -1), a), false);
+  const Svd small = svd(matmul(t(basis), a), false);
   return {matmul(basis, small.u), small.s, small.vh};
 }
 

@@ -20,10 +20,12 @@ Tensor matrices(const char* what, const Tensor& a) {
   check_tensor(what, a);
   if (a.ndim() < 2) fail(what, ": tensor is ", a.shape(), ", expected at least 2 dims");
   const DType dtype = a.dtype();
-  if (dtype == DType::f32 || dtype == DType::f64) return a;
+  if (is_complex(dtype) && a.device().kind == DeviceKind::cuda)
+    fail(what, ": device is ", a.device(), ", expected the CPU for complex matrices");
+  if (real_dtype(dtype) == DType::f32 || real_dtype(dtype) == DType::f64) return a;
   if (!is_floating(dtype) && dtype != DType::boolean) return cast(a, DType::f32);
-  fail(what, ": dtype is ", dtype, ", expected ", DType::f32, ", ", DType::f64,
-       " or integers; cast the tensor");
+  fail(what, ": dtype is ", dtype, ", expected ", DType::f32, ", ", DType::f64, ", ", DType::c64,
+       ", ", DType::c128, " or integers; cast the tensor");
 }
 
 Tensor square(const char* what, const Tensor& a) {
@@ -73,9 +75,11 @@ static std::string is_singular(int64_t at) {
   return concat("is singular: U[", at - 1, ", ", at - 1, "] of its LU factors is 0, expected a ",
                 "number that is not; lstsq and pinv take singular matrices");
 }
-static std::string no_convergence(int64_t code) {
-  return code < 0 ? "has an infinity or a NaN, expected finite numbers"
-                  : "has no result: the algorithm did not converge";
+void check_converged(const char* what, const Tensor& a, const Tensor& info) {
+  check_info(what, a, info, [](int64_t code) {
+    return code < 0 ? "has an infinity or a NaN, expected finite numbers"
+                    : "has no result: the algorithm did not converge";
+  });
 }
 
 FactorAndInfo cholesky_ex(const Tensor& a, bool upper) {
@@ -206,7 +210,7 @@ Svd svd(const Tensor& a, bool full_matrices) {
     return {matmul(tall->q, inner.u), inner.s, inner.vh};
   }
   const SingularValues found = singular_values(of, full_matrices);
-  check_info("svd", a, found.info, no_convergence);
+  check_converged("svd", a, found.info);
   return {found.u, found.s, found.vh};
 }
 
@@ -214,19 +218,19 @@ Tensor svdvals(const Tensor& a) {
   const Tensor of = matrices("svdvals", a);
   if (const auto tall = tall_qr(of, false)) return svdvals(tall->r);
   const SingularValues found = singular_values_alone(of);
-  check_info("svdvals", a, found.info, no_convergence);
+  check_converged("svdvals", a, found.info);
   return found.s;
 }
 
 Eigh eigh(const Tensor& a, bool upper) {
   const SymmetricEigen found = symmetric_eigen(square("eigh", a), upper);
-  check_info("eigh", a, found.info, no_convergence);
+  check_converged("eigh", a, found.info);
   return {found.values, found.vectors};
 }
 
 Tensor eigvalsh(const Tensor& a, bool upper) {
   const SymmetricEigen found = symmetric_eigenvalues(square("eigvalsh", a), upper);
-  check_info("eigvalsh", a, found.info, no_convergence);
+  check_converged("eigvalsh", a, found.info);
   return found.values;
 }
 

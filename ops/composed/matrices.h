@@ -10,6 +10,8 @@ Tensor matrices(const char* what, const Tensor& a);
 /// The same for square ones.
 Tensor square(const char* what, const Tensor& a);
 bool needs_gradient(const Tensor& a);
+/// Throws on all ranks if an entry of `info` is not 0, for an algorithm that iterates.
+void check_converged(const char* what, const Tensor& a, const Tensor& info);
 /// The identity [n, n] next to `a`, of its dtype.
 Tensor identity(const Tensor& a, int64_t n);
 /// Factors that gradients do not flow through: those of a solution flow to the matrix.

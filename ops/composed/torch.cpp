@@ -169,7 +169,8 @@ void promote_by_dims(std::span<Tensor> operands) {
     kind = kind_of(x);
   }
   for (Tensor& x : operands) {
-    if (x && x.ndim() == 0 && kind_of(x) == kind) x = as_dtype(x, dtype);
+    if (!x || x.ndim() > 0 || kind_of(x) != kind) continue;
+    x = as_dtype(x, is_complex(x.dtype()) ? complex_dtype(dtype) : real_dtype(dtype));
   }
 }
 

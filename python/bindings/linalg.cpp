@@ -54,18 +54,19 @@ static void bind_factors(py::module_& m) {
   add_named_tuple(m, "QRResult", "Q R", "The factors of matrices: Q @ R.");
   add_named_tuple(m, "SVDResult", "U S Vh", "The factors of matrices: U @ diag(S) @ Vh.");
   add_named_tuple(m, "EighResult", "eigenvalues eigenvectors", "Eigenvectors are columns.");
+  add_named_tuple(m, "EigResult", "eigenvalues eigenvectors", "Eigenvectors are columns.");
   add_named_tuple(m, "SlogdetResult", "sign logabsdet", "The determinant, sign * exp(logabsdet).");
   def(m, "_linalg_cholesky(x, *, upper=False)", &linalg::cholesky,
-      "L with L @ L.mT = x for positive definite matrices, of which the lower triangle is read; "
-      "with `upper`, U with U.mT @ U = x, by the upper triangle. ValueError for others, on all "
+      "L with L @ L.mH = x for positive definite matrices, of which the lower triangle is read; "
+      "with `upper`, U with U.mH @ U = x, by the upper triangle. ValueError for others, on all "
       "ranks");
   def_results(m, "_linalg_cholesky_ex(x, *, upper=False)",
               "The factor and info, which is not 0 for a matrix that is not positive definite",
               linalg::cholesky_ex);
   def(m, "cholesky_solve(B, L, upper=False)", &linalg::cholesky_solve,
-      "Solves A @ X = B by the factor L of A = L @ L.mT, or with `upper`, L.mT @ L");
+      "Solves A @ X = B by the factor L of A = L @ L.mH, or with `upper`, L.mH @ L");
   def(m, "cholesky_inverse(L, upper=False)", &linalg::cholesky_inverse,
-      "The inverse of L @ L.mT, or with `upper`, L.mT @ L");
+      "The inverse of L @ L.mH, or with `upper`, L.mH @ L");
   def_results(m, "_linalg_lu(x)",
               "x = P @ L @ U: a permutation, a lower triangle with ones on its diagonal, an upper "
               "triangle",
@@ -75,7 +76,7 @@ static void bind_factors(py::module_& m) {
               "exchanged with row pivots[i], counted from 1",
               linalg::lu_factor);
   def(m, "_linalg_lu_solve(LU, pivots, B, adjoint=False)", &linalg::lu_solve,
-      "Solves A @ X = B, or A.mT @ X = B, by the result of lu_factor(A)");
+      "Solves A @ X = B, or A.mH @ X = B, by the result of lu_factor(A)");
   def_results(
       m, "_linalg_qr(x, *, mode='reduced')",
       "x = Q @ R with orthonormal columns of Q: [m, k] for 'reduced', [m, m] for 'complete'",
@@ -94,6 +95,15 @@ static void bind_spectra(py::module_& m) {
               linalg::eigh);
   def(m, "_linalg_eigvalsh(x, upper=False)", &linalg::eigvalsh,
       "Eigenvalues of symmetric matrices, ascending");
+  m.def(
+      "_linalg_eig",
+      [](const Tensor& x) {
+        const linalg::Eigh made = released([&] { return linalg::eig(x); });
+        return named_tuple("EigResult", {made.eigenvalues, made.eigenvectors});
+      },
+      Signature("_linalg_eig(x)"),
+      "Eigenvalues and eigenvectors (columns) of square matrices, both complex");
+  def(m, "_linalg_eigvals(x)", &linalg::eigvals, "Eigenvalues of square matrices, complex");
   using Tolerance = std::optional<Operand>;
   def(m, "_linalg_pinv(x, rtol=None, atol=None)",
       "The pseudo-inverse. Singular values of at most atol, or rtol (max(m, n) eps unless one of "

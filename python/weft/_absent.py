@@ -38,7 +38,7 @@ NEAREST = {
     "Flatten Unflatten": "flatten and unflatten",
     "ParameterList ParameterDict Buffer*": "nn.ModuleList, nn.Module.register_buffer",
     "DataParallel DistributedDataParallel parallel": 'fully_shard(model, strategy="ddp")',
-    "eig eigvals symeig": "linalg.eigh, linalg.eigvalsh of symmetric matrices",
+    "eig eigvals symeig": "linalg.eig, linalg.eigvals; linalg.eigh of symmetric matrices",
     "ldl_* geqrf orgqr ormqr householder_product": "linalg.lu_factor, linalg.qr",
     "*lowrank lobpcg": "linalg.svd, linalg.eigh",
     "linalg.matrix_sqrth": "linalg.eigh",

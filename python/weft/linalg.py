@@ -15,6 +15,8 @@ from weft._weft import outer as outer, tensordot as tensordot, trace as trace, v
 
 cholesky = _weft._linalg_cholesky
 det = _weft._linalg_det
+eig = _weft._linalg_eig
+eigvals = _weft._linalg_eigvals
 inv = _weft._linalg_inv
 matrix_power = _weft._linalg_matrix_power
 qr = _weft._linalg_qr
@@ -81,11 +83,11 @@ def lu_factor_ex(x, *, pivot=True, check_errors=False):
 
 
 def lu_solve(LU, pivots, B, *, left=True, adjoint=False):
-    """Solves A @ X = B, or X @ A = B with left=False, by the result of lu_factor(A); by A
-    transposed with adjoint=True."""
+    """Solves A @ X = B, or X @ A = B with left=False, by the result of lu_factor(A); by the
+    adjoint of A with adjoint=True."""
     if left:
         return _weft._linalg_lu_solve(LU, pivots, B, adjoint)
-    return _weft._linalg_lu_solve(LU, pivots, _tensor_of(B).mT, not adjoint).mT
+    return _weft._linalg_lu_solve(LU, pivots, _tensor_of(B).mH, not adjoint).mH
 
 
 def solve_ex(x1, x2, *, left=True, check_errors=False):
@@ -116,8 +118,8 @@ def _is_upper(what, triangle):
 
 
 def eigh(x, UPLO="L"):
-    """(eigenvalues, eigenvectors): ascending, and columns, of symmetric matrices, of which the
-    lower triangle is read, or the upper one."""
+    """(eigenvalues, eigenvectors): ascending, and columns, of symmetric (complex: Hermitian)
+    matrices, of which the lower triangle is read, or the upper one."""
     return _weft._linalg_eigh(x, _is_upper("eigh", UPLO))
 
 
@@ -127,8 +129,9 @@ def eigvalsh(x, UPLO="L"):
 
 
 def _whole(x):
-    """The symmetric matrix of which x has the lower triangle."""
-    return _weft.tril(x) + _weft.tril(x, k=-1).mT
+    """The Hermitian matrix of which x has the lower triangle."""
+    half = (_weft.tril(x) + _weft.tril(x, k=-1)) * 0.5  # the diagonal of the sum is real
+    return half + half.mH
 
 
 def pinv(x, rcond=None, *, atol=None, rtol=None, hermitian=False):
@@ -155,7 +158,8 @@ def lstsq(x1, x2, rcond=None, *, driver=None):
         empty = _weft.empty((0,), dtype=solution.dtype)
         return LstsqResult(solution, empty, matrix_rank(x1, rtol=rcond), svdvals(x1))
     difference = matmul(x1, solution) - x2
-    residuals = _weft.sum(difference * difference, -1 if x2.ndim == 1 else -2)
+    squares = _weft.real(difference * _weft.conj(difference))
+    residuals = _weft.sum(squares, -1 if x2.ndim == 1 else -2)
     return LstsqResult(solution, residuals, matrix_rank(x1, rtol=rcond), svdvals(x1))
 
 
@@ -180,7 +184,7 @@ def svd_lowrank(A, q=6, niter=2, M=None):
     """(U, S, V): the q greatest singular values of A, or of A - M, and their vectors as columns, by
     products with q random vectors and niter iterations of the power method."""
     made = _weft._linalg_svd_lowrank(A if M is None else _tensor_of(A) - M, q, niter)
-    return SVDLowRankResult(made.U, made.S, made.Vh.mT)
+    return SVDLowRankResult(made.U, made.S, made.Vh.mH)
 
 
 def pca_lowrank(A, q=None, center=True, niter=2):

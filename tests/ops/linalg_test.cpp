@@ -361,10 +361,10 @@ TEST(Linalg, NameWhatIsWrong) {
   expect("cholesky: tensor is [3], expected at least 2 dims", [&] { linalg::cholesky(vector); });
   expect("det: matrices of [3, 2] have 3 rows and 2 columns, expected square ones",
          [&] { linalg::det(tall); });
-  expect("eigh: dtype is bool, expected f32, f64 or integers; cast the tensor", [&] {
+  expect("eigh: dtype is bool, expected f32, f64, c64, c128 or integers; cast the tensor", [&] {
     linalg::eigh(zeros({2, 2}, {.dtype = boolean}));
   });
-  expect("svd: dtype is bf16, expected f32, f64 or integers; cast the tensor", [&] {
+  expect("svd: dtype is bf16, expected f32, f64, c64, c128 or integers; cast the tensor", [&] {
     linalg::svd(zeros({2, 2}, {.dtype = bf16}));
   });
   expect("solve: matrices of the right-hand side [2, 3] have 2 rows, expected 3 as those of [3, 3]",

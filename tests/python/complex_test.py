@@ -217,6 +217,10 @@ def test_dtypes_and_numbers():
     real, integers = weft.ones(2, dtype=weft.float64), weft.arange(2)
     assert (real * 1j).dtype == weft.complex128 and (integers + 1j).dtype == weft.complex64
     assert (weft.ones(2) * weft.asarray(draw(2))).dtype == weft.complex128
+    wide = weft.asarray(1j, dtype=weft.complex128)
+    assert (weft.ones(2) * wide).dtype == (wide * weft.ones(2)).dtype == weft.complex64
+    assert (weft.ones(()) * wide).dtype == (real * wide).dtype == weft.complex128
+    assert (weft.asarray([1j]) * weft.asarray(1.0, dtype=weft.float64)).dtype == weft.complex64
     assert weft.promote(weft.complex64, weft.float64) is weft.complex128
     assert weft.promote(weft.complex64, weft.int64) is weft.complex64
     assert weft.result_type(weft.ones(2), 1j) is weft.complex64
@@ -347,7 +351,7 @@ REFUSED = [
     (lambda z: weft.floor(z), "floor: operand 0 .* is c64, expected a real dtype; the op has no"),
     (lambda z: weft.erf(z), "erf: operand 0 .* is c64"),
     (lambda z: weft.softmax(z, axis=0), "softmax.*: operand 0 .* is c64"),
-    (lambda z: weft.linalg.inv(z[None] * z[:, None]), "is c64"),
+    (lambda z: weft.linalg.eigsh(z[None] * z[:, None], 1), "linear operator: dtype is c64"),
     (lambda z: z.to(weft.float32), "cast: dtype of the tensor .* is c64, expected a real one for"),
     (lambda z: weft.fill_(weft.ones(2), 1j), "fill_: value is complex, expected a real number"),
     (lambda z: weft.ones(2).add_(1j), "the result is c64, expected one that the tensor of f32"),
@@ -422,7 +426,10 @@ def test_numbers_of_one_element_only():
 # Ops that take complex operands but are not linear in all of them together, which OPS covers.
 NOT_LINEAR = set(
     "mul div add_number number_div matmul contraction linear_weight_gradient equal not_equal "
-    "logical_and logical_or logical_xor logical_not isfinite isnan isinf where cast convert".split()
+    "logical_and logical_or logical_xor logical_not isfinite isnan isinf where cast convert "
+    # complex_linalg_test.py has these
+    "cholesky_factor solve_triangle lu_factor qr_factor symmetric_eigen symmetric_eigenvalues "
+    "singular_value_decomposition singular_values".split()
 )
 
 

@@ -2,7 +2,7 @@
 """PyTorch's own samples (OpInfo, float32, CPU) run through `weft.torch`.
 
     python tests/python/opinfo.py [--only REGEX] [--samples 20] [--mesh 2,2] [--layouts 3] [--grad]
-                                  [--gradgrad] [--all] [--write]
+                                  [--gradgrad] [--dtype complex128] [--all] [--write]
 
 Prints the variants that are refused or wrong, and counts. --mesh distributes every tensor over a
 mesh of ranks that are threads, in --layouts random layouts in turn; --grad compares gradients,
@@ -77,7 +77,7 @@ def left_out():
 
 
 # Factors whose columns, or rows, have signs that are free: magnitudes are compared.
-SIGNED = {"linalg.eigh", "linalg.qr", "linalg.svd", "qr", "svd"}
+SIGNED = {"linalg.eig", "linalg.eigh", "linalg.qr", "linalg.svd", "qr", "svd"}
 
 
 def function_of(name, variant):
@@ -134,7 +134,7 @@ class Conversion:
 
     def tensor(self, x):
         if x.ndim:
-            made = weft.from_numpy(x.detach().contiguous().numpy().copy())
+            made = weft.from_numpy(numbers(x.contiguous()).copy())
         else:
             made = weft.asarray(x.item(), dtype=self.dtypes[x.dtype])
         if self.mesh is not None:
@@ -159,7 +159,7 @@ def numbers(t):
     if not hasattr(t, "detach"):
         return np.asarray(t)
     is_bf16 = str(t.dtype) == "torch.bfloat16"
-    return (t.detach().float() if is_bf16 else t.detach()).numpy()
+    return (t.detach().float() if is_bf16 else t.detach()).resolve_conj().resolve_neg().numpy()
 
 
 def same(expected, got):
@@ -336,7 +336,7 @@ def reason_for(name, reasons):
     return next((reasons[p] for p in reasons if fnmatch.fnmatchcase(name, p)), None)
 
 
-def verdicts(only=".", samples=20, mesh=(), grad=False, layouts=1):
+def verdicts(only=".", samples=20, mesh=(), grad=False, layouts=1, dtype="float32"):
     """{variant: (verdict, detail)} of those that are not left out."""
     ops, reasons = all_variants(), left_out()
     import torch
@@ -345,10 +345,11 @@ def verdicts(only=".", samples=20, mesh=(), grad=False, layouts=1):
     for name, op in ops.items():
         if not re.search(only, name) or reason_for(name, reasons):
             continue
-        dtype = torch.float64 if grad == "second" else torch.float32
-        if grad == "second" and not (op.supports_gradgrad and dtype in op.dtypes):
+        is_wide = grad == "second" and dtype == "float32"
+        drawn_as = torch.float64 if is_wide else getattr(torch, dtype)
+        if drawn_as not in op.dtypes or (grad == "second" and not op.supports_gradgrad):
             continue
-        drawn = list(op.sample_inputs("cpu", dtype, requires_grad=bool(grad)))[:samples]
+        drawn = list(op.sample_inputs("cpu", drawn_as, requires_grad=bool(grad)))[:samples]
         taken = [Reference(torch, op, sample, grad) for sample in drawn]
         if not mesh:
             made[name] = verdict_of(torch, op, taken, None, grad)
@@ -381,13 +382,15 @@ def main():
     parser.add_argument("--layouts", type=int, default=3)
     parser.add_argument("--grad", action="store_true")
     parser.add_argument("--gradgrad", action="store_true")
+    parser.add_argument("--dtype", default="float32")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     mesh = tuple(int(size) for size in given.mesh.split(",") if size)
     for sizes in ((), (4,), (2, 2)) if given.all else (mesh,):
         grad = "second" if given.gradgrad else given.grad or given.all
-        found = verdicts(given.only, given.samples, sizes, grad, given.layouts if sizes else 1)
+        layouts = given.layouts if sizes else 1
+        found = verdicts(given.only, given.samples, sizes, grad, layouts, given.dtype)
         print(f"mesh {sizes}, gradients {grad}:")
         report(found)
     if given.write:

@@ -60,6 +60,20 @@ def test_layouts(part, mesh):
     check(names, samples=1, mesh=mesh, grad=True)
 
 
+# The gradients are those of Hermitian matrices; PyTorch's have a part that no such matrix has.
+HERMITIAN = {"linalg.cholesky", "linalg.cholesky_ex", "linalg.pinv.hermitian"}
+
+
+@pytest.mark.parametrize("mesh", [(), (2, 2)])
+def test_complex_matrices(mesh):
+    found = opinfo.verdicts(
+        "^(linalg[.].*|lu.*|logdet|qr|svd|pinverse)$", samples=1 if mesh else 6, mesh=mesh,
+        grad=True, dtype="complex128",
+    )  # fmt: skip
+    wrong = {n: v for n, v in found.items() if v[0] != "right" and n not in HERMITIAN}
+    assert wrong == {} and len(found) >= 39
+
+
 def test_every_variant_is_right_or_left_out_for_a_reason():
     reasons = opinfo.left_out()
     unknown = [n for n in opinfo.all_variants() if not opinfo.reason_for(n, reasons)]

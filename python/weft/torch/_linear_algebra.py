@@ -30,6 +30,8 @@ def chain_matmul(*matrices):
 def logdet(input):
     """The logarithm of the determinant: NaN for a negative one, -inf for 0."""
     sign, logarithm = _linalg.slogdet(input)
+    if sign.dtype.is_complex:
+        return _weft.log(sign) + logarithm
     return _package.where(sign < 0, float("nan"), logarithm)
 
 
@@ -44,14 +46,15 @@ def qr(input, some=True):
 
 
 def svd(input, some=True, compute_uv=True):
-    """(U, S, V), where linalg.svd returns V transposed; U and V are zeros with compute_uv=False."""
+    """(U, S, V), where linalg.svd returns the adjoint of V; U and V are zeros with
+    compute_uv=False."""
     if not compute_uv:
         m, n = input.shape[-2:]
         values, batch = _linalg.svdvals(input), tuple(input.shape[:-2])
         zeros = [_package.zeros((*batch, k, k), dtype=values.dtype) for k in (m, n)]
         return _weft.SVDResult(zeros[0], values, zeros[1])
     u, s, vh = _linalg.svd(input, full_matrices=not some)
-    return _weft.SVDResult(u, s, vh.mT)
+    return _weft.SVDResult(u, s, vh.mH)
 
 
 def lu(A, pivot=True, get_infos=False):

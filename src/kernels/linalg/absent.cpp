@@ -38,6 +38,9 @@ void singular_values(const MemoryBlock*, const MemoryBlock&, const MemoryBlock*,
                      const MemoryBlock&) {
   refuse("svd");
 }
+void general_eigen(const MemoryBlock&, const MemoryBlock*, const MemoryBlock&, const MemoryBlock&) {
+  refuse("eig");
+}
 
 }  // namespace host
 

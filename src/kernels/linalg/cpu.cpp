@@ -34,6 +34,22 @@ T* part_at(const MemoryBlock& x, int own, const MemoryBlock& like, int like_own,
   return x.as<T>() + offset;
 }
 
+/// The type of the parts of a complex number, and that of other numbers.
+template <class T> struct RealOf { using type = T; };
+template <class R> struct RealOf<Complex<R>> { using type = R; };
+template <class T> using Real = typename RealOf<T>::type;
+
+/// Calls visitor(Type<T>{}) with the type of the elements of matrices.
+template <class Visitor> void visit_elements(DType dtype, const Visitor& visitor) {
+  switch (dtype) {
+    case DType::f32: return visitor(Type<float>{});
+    case DType::f64: return visitor(Type<double>{});
+    case DType::c64: return visitor(Type<Complex<float>>{});
+    case DType::c128: return visitor(Type<Complex<double>>{});
+    default: fail("linalg: dtype is ", dtype, ", expected float32, float64 or complex numbers");
+  }
+}
+
 /// Calls f(Type<T>, i) for each of the matrices in the leading dims of `a`: for several at a time
 /// if there are enough of them, otherwise with the threads of the rank for each.
 template <class F> void for_matrices(const MemoryBlock& a, const F& f) {
@@ -47,10 +63,8 @@ template <class F> void for_matrices(const MemoryBlock& a, const F& f) {
   if (count == 0) return;
   constexpr int64_t kWorthThreads = 2048;
   const int threads = work < kWorthThreads ? 1 : usable_threads();
-  visit_floating("linalg", a.dtype, [&]<class T>(Type<T> type) {
-    if constexpr (!std::is_same_v<T, float> && !std::is_same_v<T, double>) {
-      fail("linalg: dtype is ", a.dtype, ", expected float32 or float64");
-    } else if (threads > 1 && count >= threads) {
+  visit_elements(a.dtype, [&]<class T>(Type<T> type) {
+    if (threads > 1 && count >= threads) {
       run_tasks(count, threads, [&](int64_t i, int) {
         BlasThreads one(1);
         f(type, i);
@@ -62,7 +76,7 @@ template <class F> void for_matrices(const MemoryBlock& a, const F& f) {
   });
 }
 
-template <class T> constexpr T kNan = std::numeric_limits<T>::quiet_NaN();
+template <class T> constexpr T kNan = T(std::numeric_limits<Real<T>>::quiet_NaN());
 
 /// Zeros on one side of the diagonal of a row-major matrix.
 template <class T> void clear_triangle(T* a, int64_t rows, int64_t columns, bool above) {
@@ -74,7 +88,9 @@ template <class T> void clear_triangle(T* a, int64_t rows, int64_t columns, bool
 }
 
 template <class T> bool are_finite(const T* a, int64_t count) {
-  return std::all_of(a, a + count, [](T x) { return std::isfinite(x); });
+  const auto* parts = reinterpret_cast<const Real<T>*>(a);
+  const auto number = count * static_cast<int64_t>(sizeof(T) / sizeof(Real<T>));
+  return std::all_of(parts, parts + number, [](Real<T> x) { return std::isfinite(x); });
 }
 
 /// Writes 1 on the diagonal of a row-major matrix and 0 elsewhere; nothing for null.
@@ -83,14 +99,30 @@ template <class T> void fill_identity(T* a, int64_t rows, int64_t columns) {
 }
 
 /// The number of elements of workspace that LAPACK asks for.
-template <class T> int asked(T work) { return std::max(1, static_cast<int>(work)); }
+template <class T> int asked(T work) {
+  if constexpr (is_complex_type<T>) {
+    return asked(work.re);
+  } else {
+    return std::max(1, static_cast<int>(work));
+  }
+}
 
-/// Solves in x [n, k], row-major. LAPACK sees x^T, and the transpose of the triangle.
+/// Calls call(work, size) with size -1, which writes the size of the workspace into work[0], and
+/// then with a workspace of that size.
+template <class T, class F> void run_with_work(ScratchMemory& scratch, const F& call) {
+  T size(0);
+  call(&size, -1);
+  const int elements = asked(size);
+  call(scratch.take<T>(elements), elements);
+}
+
+/// Solves in x [n, k], row-major. LAPACK sees x^T, and the transpose of the triangle, whose adjoint
+/// is conjugated: x^T conj(t) = b^T where t^H x = b.
 template <class T> void solve_rows(T* x, const T* a, int64_t n, int64_t k, Triangle triangle) {
   const int rows = static_cast<int>(k), size = static_cast<int>(n), leading = std::max(1, rows);
   const int own = std::max(1, size);
-  const T one = 1;
-  Lapack<T>::trsm("R", triangle.upper ? "L" : "U", triangle.transposed ? "T" : "N",
+  const T one(1);
+  Lapack<T>::trsm("R", triangle.upper ? "L" : "U", triangle.transposed ? "C" : "N",
                   triangle.unit ? "U" : "N", &rows, &size, &one, a, &own, x, &leading, 1, 1, 1, 1);
 }
 
@@ -177,7 +209,7 @@ void qr_factor(const MemoryBlock& q, const MemoryBlock& r, const MemoryBlock& a)
     const Matrix own{rows, a.dtype, leading, 1};
     copy_matrix({a.as<T>() + i * m * n, a.dtype, n, 1}, m, n, own);
     int failed = 0, query = -1;
-    T factor_size = 0, form_size = 0;
+    T factor_size(0), form_size(0);
     Lapack<T>::gelqf(&n, &m, rows, &leading, tau, &factor_size, &query, &failed);
     Lapack<T>::orglq(&columns, &m, &k, rows, &leading, tau, &form_size, &query, &failed);
     const int size = std::max(asked(factor_size), asked(form_size));
@@ -191,33 +223,63 @@ void qr_factor(const MemoryBlock& q, const MemoryBlock& r, const MemoryBlock& a)
   });
 }
 
+namespace {
+
+/// A [n, n] in column-major order becomes the eigenvectors of its triangle, if `job` is "V".
+template <class T>
+void run_hermitian(const char* job, const char* triangle, int n, T* a, Real<T>* values,
+                   int* failed) {
+  ScratchMemory scratch;
+  const int leading = std::max(1, n);
+  if constexpr (is_complex_type<T>) {
+    T size(0);
+    Real<T> reals = 0;
+    int integers = 1, query = -1;
+    const auto call = [&](T* work, int count, Real<T>* real, int real_count, int* whole,
+                          int whole_count) {
+      Lapack<T>::syevd(job, triangle, &n, a, &leading, values, work, &count, real, &real_count,
+                       whole, &whole_count, failed, 1, 1);
+    };
+    call(&size, query, &reals, query, &integers, query);
+    const int real_count = asked(reals);
+    call(scratch.take<T>(asked(size)), asked(size), scratch.take<Real<T>>(real_count), real_count,
+         scratch.take<int>(std::max(1, integers)), std::max(1, integers));
+  } else {
+    T size = 0;
+    int integers = 1, query = -1;
+    Lapack<T>::syevd(job, triangle, &n, a, &leading, values, &size, &query, &integers, &query,
+                     failed, 1, 1);
+    const int count = asked(size), whole_count = std::max(1, integers);
+    Lapack<T>::syevd(job, triangle, &n, a, &leading, values, scratch.take<T>(count), &count,
+                     scratch.take<int>(whole_count), &whole_count, failed, 1, 1);
+  }
+}
+
+}  // namespace
+
 void symmetric_eigen(const MemoryBlock& values, const MemoryBlock* vectors, const MemoryBlock& info,
                      const MemoryBlock& a, bool upper) {
-  const int n = static_cast<int>(rows_of(a)), leading = std::max(1, n);
+  const int n = static_cast<int>(rows_of(a));
   const int64_t elements = int64_t{n} * n;
   for_matrices(a, [&]<class T>(Type<T>, int64_t i) {
     ScratchMemory scratch;
-    T *own = scratch.take<T>(elements), *value = values.as<T>() + i * n;
+    T* own = scratch.take<T>(elements);
+    auto* value = values.as<Real<T>>() + i * n;
     int& failed = info.as<int>()[i];
     std::copy_n(a.as<T>() + i * elements, elements, own);
     // Not the other triangle, which may hold anything.
     clear_triangle(own, n, n, !upper);
     failed = are_finite(own, elements) ? 0 : kNotFinite;
-    if (!failed) {
-      const char *job = vectors ? "V" : "N", *triangle = upper ? "L" : "U";
-      int query = -1, integers = 1;
-      T size = 0;
-      Lapack<T>::syevd(job, triangle, &n, own, &leading, value, &size, &query, &integers, &query,
-                       &failed, 1, 1);
-      const int work_size = asked(size), integer_size = std::max(1, integers);
-      Lapack<T>::syevd(job, triangle, &n, own, &leading, value, scratch.take<T>(work_size),
-                       &work_size, scratch.take<int>(integer_size), &integer_size, &failed, 1, 1);
-    }
-    if (failed) std::fill_n(value, n, kNan<T>);
+    if (!failed) run_hermitian(vectors ? "V" : "N", upper ? "L" : "U", n, own, value, &failed);
+    if (failed) std::fill_n(value, n, kNan<Real<T>>);
     if (!vectors) return;
     T* columns = vectors->as<T>() + i * elements;
     if (failed) return void(std::fill_n(columns, elements, kNan<T>));
     copy_matrix({own, a.dtype, 1, n}, n, n, {columns, a.dtype, n, 1});
+    if constexpr (is_complex_type<T>) {
+      // LAPACK sees a^T, the conjugate of a.
+      for (int64_t at = 0; at < elements; ++at) columns[at].im = -columns[at].im;
+    }
   });
 }
 
@@ -231,7 +293,8 @@ void singular_values(const MemoryBlock* u, const MemoryBlock& s, const MemoryBlo
   for_matrices(a, [&]<class T>(Type<T>, int64_t i) {
     ScratchMemory scratch;
     const int64_t elements = int64_t{m} * n;
-    T *own = scratch.take<T>(elements), *value = s.as<T>() + i * k;
+    T* own = scratch.take<T>(elements);
+    auto* value = s.as<Real<T>>() + i * k;
     T *left = u ? u->as<T>() + i * m * columns : nullptr,
       *right = vh ? vh->as<T>() + i * rows * n : nullptr;
     int& failed = info.as<int>()[i];
@@ -243,18 +306,91 @@ void singular_values(const MemoryBlock* u, const MemoryBlock& s, const MemoryBlo
     std::copy_n(a.as<T>() + i * elements, elements, own);
     failed = are_finite(own, elements) ? 0 : kNotFinite;
     if (!failed) {
-      int query = -1, *integers = scratch.take<int>(8 * k + 1);
-      T size = 0;
-      Lapack<T>::gesdd(job, &n, &m, own, &leading, value, right, &leading, left, &u_leading, &size,
-                       &query, integers, &failed, 1);
-      const int work_size = asked(size);
-      Lapack<T>::gesdd(job, &n, &m, own, &leading, value, right, &leading, left, &u_leading,
-                       scratch.take<T>(work_size), &work_size, integers, &failed, 1);
+      int* integers = scratch.take<int>(8 * k + 1);
+      const int64_t reals = int64_t{5} * k * k + 7 * k + 2 * int64_t{std::max(m, n)} * k;
+      Real<T>* real = is_complex_type<T> ? scratch.take<Real<T>>(reals) : nullptr;
+      run_with_work<T>(scratch, [&](T* work, int size) {
+        if constexpr (is_complex_type<T>) {
+          Lapack<T>::gesdd(job, &n, &m, own, &leading, value, right, &leading, left, &u_leading,
+                           work, &size, real, integers, &failed, 1);
+        } else {
+          Lapack<T>::gesdd(job, &n, &m, own, &leading, value, right, &leading, left, &u_leading,
+                           work, &size, integers, &failed, 1);
+        }
+      });
     }
     if (!failed) return;
-    std::fill_n(value, k, kNan<T>);
+    std::fill_n(value, k, kNan<Real<T>>);
     if (left) std::fill_n(left, int64_t{m} * columns, kNan<T>);
     if (right) std::fill_n(right, int64_t{rows} * n, kNan<T>);
+  });
+}
+
+namespace {
+
+/// Eigenvectors of a real matrix: those of two conjugate eigenvalues are x + iy and x - iy, and the
+/// columns are x and y.
+template <class R>
+void store_pairs(const R* parts, const R* imaginary, int n, Complex<R>* vectors) {
+  for (int64_t j = 0; j < n; ++j) {
+    const bool is_pair = imaginary[j] != 0;
+    for (int64_t i = 0; i < n; ++i) {
+      const R re = parts[j * n + i], im = is_pair ? parts[(j + 1) * n + i] : R(0);
+      vectors[i * n + j] = {re, im};
+      if (is_pair) vectors[i * n + j + 1] = {re, -im};
+    }
+    if (is_pair) ++j;
+  }
+}
+
+/// The eigenvalues of a [n, n] in column-major order, which is overwritten.
+template <class T>
+void run_general(T* a, int n, Complex<Real<T>>* values, Complex<Real<T>>* vectors, int* failed) {
+  ScratchMemory scratch;
+  const int leading = std::max(1, n), none = 1;
+  const char* job = vectors ? "V" : "N";
+  T* columns = vectors ? scratch.take<T>(int64_t{n} * n) : nullptr;
+  auto* reals = scratch.take<Real<T>>(2 * leading);
+  run_with_work<T>(scratch, [&](T* work, int size) {
+    if constexpr (is_complex_type<T>) {
+      Lapack<T>::geev("N", job, &n, a, &leading, values, nullptr, &none, columns, &leading, work,
+                      &size, reals, failed, 1, 1);
+    } else {
+      Lapack<T>::geev("N", job, &n, a, &leading, reals, reals + n, nullptr, &none, columns,
+                      &leading, work, &size, failed, 1, 1);
+    }
+  });
+  if (*failed) return;
+  if constexpr (is_complex_type<T>) {
+    for (int64_t at = 0; vectors && at < int64_t{n} * n; ++at) {
+      vectors[at] = columns[at % n * n + at / n];
+    }
+  } else {
+    for (int i = 0; i < n; ++i) values[i] = {reals[i], reals[n + i]};
+    if (vectors) store_pairs(columns, reals + n, n, vectors);
+  }
+}
+
+}  // namespace
+
+void general_eigen(const MemoryBlock& values, const MemoryBlock* vectors, const MemoryBlock& info,
+                   const MemoryBlock& a) {
+  const int n = static_cast<int>(rows_of(a));
+  const int64_t elements = int64_t{n} * n;
+  for_matrices(a, [&]<class T>(Type<T>, int64_t i) {
+    using C = Complex<Real<T>>;
+    ScratchMemory scratch;
+    T* own = scratch.take<T>(elements);
+    C *value = values.as<C>() + i * n,
+      *columns = vectors ? vectors->as<C>() + i * elements : nullptr;
+    int& failed = info.as<int>()[i];
+    T* given = a.as<T>() + i * elements;
+    failed = are_finite(given, elements) ? 0 : kNotFinite;
+    copy_matrix({given, a.dtype, n, 1}, n, n, {own, a.dtype, 1, n});
+    if (!failed && n > 0) run_general(own, n, value, columns, &failed);
+    if (!failed) return;
+    std::fill_n(value, n, kNan<C>);
+    if (columns) std::fill_n(columns, elements, kNan<C>);
   });
 }
 

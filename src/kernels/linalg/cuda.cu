@@ -345,4 +345,9 @@ void singular_values(const MemoryBlock* u, const MemoryBlock& s, const MemoryBlo
 
 #endif
 
+void general_eigen(const MemoryBlock&, const MemoryBlock*, const MemoryBlock&,
+                   const MemoryBlock& a) {
+  fail("eig: device is ", a.device, ", expected the CPU");
+}
+
 }  // namespace weft::cuda

@@ -6,8 +6,9 @@
 #include "src/base/complex.h"
 #include "src/base/loaded_library.h"
 
-// The functions of BLAS and LAPACK that weft calls, for float and double. Their matrices are in
-// column-major order; the last arguments are the lengths of the strings before them.
+// The functions of BLAS and LAPACK that weft calls, for float, double and their complex numbers.
+// Their matrices are in column-major order; the last arguments are the lengths of the strings
+// before them.
 
 extern "C" void openblas_set_num_threads(int threads);
 
@@ -28,35 +29,6 @@ inline constexpr auto set_blas_thread_count = ::openblas_set_num_threads;
 #define WEFT_BLAS_MEMBER(member, name) static constexpr auto member = ::name
 #endif
 
-#define WEFT_LAPACK(T, p)                                                                         \
-  extern "C" {                                                                                    \
-  void p##gemm_(const char*, const char*, const int*, const int*, const int*, const T*, const T*, \
-                const int*, const T*, const int*, const T*, T*, const int*, size_t, size_t);      \
-  void p##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,       \
-                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);  \
-  void p##potrf_(const char*, const int*, T*, const int*, int*, size_t);                          \
-  void p##getrf_(const int*, const int*, T*, const int*, int*, int*);                             \
-  void p##gelqf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);               \
-  void p##orglq_(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,    \
-                 int*);                                                                           \
-  void p##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,  \
-                 const int*, int*, size_t, size_t);                                               \
-  void p##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,     \
-                 const int*, T*, const int*, int*, int*, size_t);                                 \
-  }                                                                                               \
-  namespace weft {                                                                                \
-  template <> struct Lapack<T> {                                                                  \
-    WEFT_BLAS_MEMBER(gemm, p##gemm_);                                                             \
-    WEFT_BLAS_MEMBER(trsm, p##trsm_);                                                             \
-    WEFT_BLAS_MEMBER(potrf, p##potrf_);                                                           \
-    WEFT_BLAS_MEMBER(getrf, p##getrf_);                                                           \
-    WEFT_BLAS_MEMBER(gelqf, p##gelqf_);                                                           \
-    WEFT_BLAS_MEMBER(orglq, p##orglq_);                                                           \
-    WEFT_BLAS_MEMBER(syevd, p##syevd_);                                                           \
-    WEFT_BLAS_MEMBER(gesdd, p##gesdd_);                                                           \
-  };                                                                                              \
-  }
-
 namespace weft {
 
 template <class T> struct Lapack;
@@ -76,16 +48,60 @@ class BlasThreads {
 
 }  // namespace weft
 
-#define WEFT_COMPLEX_BLAS(T, p)                                                                   \
+// The functions whose names and arguments are those of p, and the others by their names.
+#define WEFT_LAPACK(T, p, orglq_name, syevd_name)                                                 \
   extern "C" {                                                                                    \
   void p##gemm_(const char*, const char*, const int*, const int*, const int*, const T*, const T*, \
                 const int*, const T*, const int*, const T*, T*, const int*, size_t, size_t);      \
+  void p##trsm_(const char*, const char*, const char*, const char*, const int*, const int*,       \
+                const T*, const T*, const int*, T*, const int*, size_t, size_t, size_t, size_t);  \
+  void p##potrf_(const char*, const int*, T*, const int*, int*, size_t);                          \
+  void p##getrf_(const int*, const int*, T*, const int*, int*, int*);                             \
+  void p##gelqf_(const int*, const int*, T*, const int*, T*, T*, const int*, int*);               \
+  void orglq_name(const int*, const int*, const int*, T*, const int*, const T*, T*, const int*,   \
+                  int*);                                                                          \
   }                                                                                               \
   namespace weft {                                                                                \
-  template <> struct Lapack<T> { WEFT_BLAS_MEMBER(gemm, p##gemm_); };                             \
+  template <> struct Lapack<T> {                                                                  \
+    WEFT_BLAS_MEMBER(gemm, p##gemm_);                                                             \
+    WEFT_BLAS_MEMBER(trsm, p##trsm_);                                                             \
+    WEFT_BLAS_MEMBER(potrf, p##potrf_);                                                           \
+    WEFT_BLAS_MEMBER(getrf, p##getrf_);                                                           \
+    WEFT_BLAS_MEMBER(gelqf, p##gelqf_);                                                           \
+    WEFT_BLAS_MEMBER(orglq, orglq_name);                                                          \
+    WEFT_BLAS_MEMBER(syevd, syevd_name);                                                          \
+    WEFT_BLAS_MEMBER(gesdd, p##gesdd_);                                                           \
+    WEFT_BLAS_MEMBER(geev, p##geev_);                                                             \
+  };                                                                                              \
   }
 
-WEFT_LAPACK(float, s)
-WEFT_LAPACK(double, d)
-WEFT_COMPLEX_BLAS(weft::Complex<float>, c)
-WEFT_COMPLEX_BLAS(weft::Complex<double>, z)
+#define WEFT_REAL_LAPACK(T, p)                                                                    \
+  extern "C" {                                                                                    \
+  void p##syevd_(const char*, const char*, const int*, T*, const int*, T*, T*, const int*, int*,  \
+                 const int*, int*, size_t, size_t);                                               \
+  void p##gesdd_(const char*, const int*, const int*, T*, const int*, T*, T*, const int*, T*,     \
+                 const int*, T*, const int*, int*, int*, size_t);                                 \
+  void p##geev_(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*, \
+                const int*, T*, const int*, int*, size_t, size_t);                                \
+  }                                                                                               \
+  WEFT_LAPACK(T, p, p##orglq_, p##syevd_)
+
+// These have memory of real numbers, too.
+#define WEFT_COMPLEX_LAPACK(R, p)                                                                 \
+  extern "C" {                                                                                    \
+  void p##heevd_(const char*, const char*, const int*, weft::Complex<R>*, const int*, R*,         \
+                 weft::Complex<R>*, const int*, R*, const int*, int*, const int*, int*, size_t,   \
+                 size_t);                                                                         \
+  void p##gesdd_(const char*, const int*, const int*, weft::Complex<R>*, const int*, R*,          \
+                 weft::Complex<R>*, const int*, weft::Complex<R>*, const int*, weft::Complex<R>*, \
+                 const int*, R*, int*, int*, size_t);                                             \
+  void p##geev_(const char*, const char*, const int*, weft::Complex<R>*, const int*,              \
+                weft::Complex<R>*, weft::Complex<R>*, const int*, weft::Complex<R>*, const int*,  \
+                weft::Complex<R>*, const int*, R*, int*, size_t, size_t);                         \
+  }                                                                                               \
+  WEFT_LAPACK(weft::Complex<R>, p, p##unglq_, p##heevd_)
+
+WEFT_REAL_LAPACK(float, s)
+WEFT_REAL_LAPACK(double, d)
+WEFT_COMPLEX_LAPACK(float, c)
+WEFT_COMPLEX_LAPACK(double, z)

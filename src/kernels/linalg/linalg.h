@@ -5,16 +5,18 @@
 
 namespace weft {
 
-// Factorisations and solutions of many matrices, the last two dims of dense blocks of f32 or f64:
-// LAPACK on the CPU, cuSOLVER on a GPU. All blocks of a call have equal leading dims, unless it
-// says otherwise. `info` (i32, the leading dims) receives 0 for a matrix without a failure. A
-// matrix that has failed gets NaN in its results; the others are computed.
+// Factorisations and solutions of many matrices, the last two dims of dense blocks of f32 or f64,
+// by LAPACK on the CPU, also of c64 and c128, and cuSOLVER on a GPU. a^H is the adjoint, which is
+// a^T for real matrices; singular values, and eigenvalues but general ones, are real. All blocks of
+// a call have equal leading dims, unless it says otherwise. `info` (i32, the leading dims) receives
+// 0 for a matrix without a failure. A matrix that has failed gets NaN in its results; the others
+// are computed.
 
 /// The code in `info` of a matrix with an infinity or a NaN, where LAPACK does not accept these.
 inline constexpr int kNotFinite = -1;
 
 /// l [n, n] = the lower triangular factor of the lower triangle of a, or, with `upper`, the upper
-/// one of the upper triangle: a = l l^T or l^T l. info: the order of a leading minor that is not
+/// one of the upper triangle: a = l l^H or l^H l. info: the order of a leading minor that is not
 /// positive.
 WEFT_KERNEL(void, cholesky_factor,
             (const MemoryBlock& l, const MemoryBlock& info, const MemoryBlock& a, bool upper),
@@ -32,7 +34,7 @@ WEFT_KERNEL(void, lu_factor,
 /// Solves t x = b for x [n, k] with a triangle t of a [n, n]; the leading dims of a broadcast.
 struct Triangle {
   bool upper;
-  /// Solves t^T x = b.
+  /// Solves t^H x = b.
   bool transposed;
   /// Takes the diagonal as 1.
   bool unit;
@@ -41,7 +43,7 @@ WEFT_KERNEL(void, solve_triangle,
             (const MemoryBlock& x, const MemoryBlock& a, const MemoryBlock& b, Triangle triangle),
             (x, a, b, triangle))
 
-/// Solves a x = b, or a^T x = b, for x [n, k] with the factors of a; their leading dims broadcast.
+/// Solves a x = b, or a^H x = b, for x [n, k] with the factors of a; their leading dims broadcast.
 WEFT_KERNEL(void, lu_solve,
             (const MemoryBlock& x, const MemoryBlock& lu, const MemoryBlock& pivots,
              const MemoryBlock& b, bool transposed),
@@ -52,7 +54,7 @@ WEFT_KERNEL(void, qr_factor, (const MemoryBlock& q, const MemoryBlock& r, const 
             (q, r, a))
 
 /// Eigenvalues [n] in ascending order and, unless `vectors` is null, eigenvectors (columns) of
-/// symmetric matrices, of which one triangle is read. info: not 0 if the algorithm did not
+/// Hermitian matrices, of which one triangle is read. info: not 0 if the algorithm did not
 /// converge, or kNotFinite.
 WEFT_KERNEL(void, symmetric_eigen,
             (const MemoryBlock& values, const MemoryBlock* vectors, const MemoryBlock& info,
@@ -65,5 +67,12 @@ WEFT_KERNEL(void, singular_values,
             (const MemoryBlock* u, const MemoryBlock& s, const MemoryBlock* vh,
              const MemoryBlock& info, const MemoryBlock& a),
             (u, s, vh, info, a))
+
+/// Eigenvalues [n] and, unless `vectors` is null, eigenvectors (columns of length 1) of any square
+/// matrices. These results are complex. info: as of symmetric_eigen. The CPU alone has it.
+WEFT_KERNEL(void, general_eigen,
+            (const MemoryBlock& values, const MemoryBlock* vectors, const MemoryBlock& info,
+             const MemoryBlock& a),
+            (values, vectors, info, a))
 
 }  // namespace weft
