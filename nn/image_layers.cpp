@@ -35,6 +35,26 @@ static void check_groups(const char* layer, int64_t in, int64_t out, int64_t gro
        ", the groups");
 }
 
+/// Checks one number for each dim, or one for all.
+static void check_each(const char* layer, const char* option, int dims,
+                       const std::vector<int64_t>& numbers, int64_t least) {
+  if (numbers.size() != 1 && std::ssize(numbers) != dims)
+    fail(layer, ": ", option, " has ", numbers.size(), " numbers, expected 1 or ", dims);
+  for (const int64_t number : numbers) {
+    if (number < least) fail(layer, ": ", option, " must be at least ", least, ", got ", number);
+  }
+}
+
+static void check_taps(const char* layer, int dims, const ConvLayerOptions& options) {
+  check_each(layer, "stride", dims, options.taps.stride, 1);
+  check_each(layer, "padding", dims, options.taps.padding, 0);
+  check_each(layer, "dilation", dims, options.taps.dilation, 1);
+  for (const int64_t stride : options.taps.stride) {
+    if (options.same && stride != 1)
+      fail(layer, ": stride is ", stride, ", expected 1 with padding 'same'");
+  }
+}
+
 static double bound_of(const Shape& filter) {
   const int64_t read = filter.product() / filter[0];
   return 1 / std::sqrt(static_cast<double>(read));
@@ -45,6 +65,7 @@ Conv::Conv(int dims, int64_t in, int64_t out, const std::vector<int64_t>& kernel
     : options_(std::move(options)) {
   const int64_t groups = options_.taps.groups;
   check_groups("conv", in, out, groups);
+  check_taps("conv", dims, options_);
   const Shape shape = filter_shape("conv", dims, out, in / groups, kernel);
   declare("weight", shape, uniform_values(bound_of(shape)));
   if (options_.bias) declare("bias", {out}, uniform_values(bound_of(shape)));
@@ -62,6 +83,8 @@ ConvTranspose::ConvTranspose(int dims, int64_t in, int64_t out, const std::vecto
     : options_(std::move(options)), output_padding_(std::move(output_padding)) {
   const int64_t groups = options_.taps.groups;
   check_groups("conv_transpose", in, out, groups);
+  check_taps("conv_transpose", dims, options_);
+  check_each("conv_transpose", "output_padding", dims, output_padding_, 0);
   if (options_.same) fail("conv_transpose: padding is 'same', expected numbers");
   const Shape shape = filter_shape("conv_transpose", dims, in, out / groups, kernel);
   declare("weight", shape, uniform_values(bound_of(shape)));
@@ -95,6 +118,10 @@ BatchNormOptions BatchNorm::next_options() {
   made.running_mean = buffer("running_mean");
   made.running_var = buffer("running_var");
   if (!made.training) return made;
+  if (by_item_) {  // As in PyTorch, batches are not counted, and no momentum keeps the statistics.
+    made.momentum = options_.momentum.value_or(0);
+    return made;
+  }
   const NoGrad no_grad;
   const Tensor count = buffer("num_batches_tracked");
   add_(count, Operand(1));

@@ -272,9 +272,12 @@ struct Convolution {
     fail(what, ": x has ", x.size(1), " channels, expected ", expected,
          ", by the weight and groups ", groups);
   }
-  void check_bias(const Tensor& bias, int64_t channels) const {
-    if (!bias || bias.shape() == Shape{channels}) return;
-    fail(what, ": bias is ", bias.shape(), ", expected ", Shape{channels});
+  void check_bias(const Tensor& x, const Tensor& bias, int64_t channels) const {
+    if (!bias) return;
+    if (!(bias.shape() == Shape{channels}))
+      fail(what, ": bias is ", bias.shape(), ", expected ", Shape{channels});
+    if (bias.dtype() != x.dtype())
+      fail(what, ": bias is ", bias.dtype(), ", expected ", x.dtype(), ", as x");
   }
 
   int64_t reach(const Tensor& weight, size_t d) const {
@@ -305,7 +308,7 @@ Tensor convolution(const Tensor& given, const Tensor& weight, const Tensor& bias
   const Convolution how("convolution", given, weight, options);
   const Tensor x = batched_image(how.what, given, how.ndim);
   how.check_channels(x, weight.size(1) * how.groups);
-  how.check_bias(bias, weight.size(0));
+  how.check_bias(x, bias, weight.size(0));
   std::vector<int64_t> sizes;
   for (size_t d = 0; d < how.stride.size(); ++d) {
     const int64_t padded = x.size(static_cast<int>(d) + 2) + 2 * how.padding[d];
@@ -324,7 +327,7 @@ Tensor convolution_same(const Tensor& given, const Tensor& weight, const Tensor&
   Convolution how("convolution", given, weight, options);
   const Tensor x = batched_image(how.what, given, how.ndim);
   how.check_channels(x, weight.size(1) * how.groups);
-  how.check_bias(bias, weight.size(0));
+  how.check_bias(x, bias, weight.size(0));
   std::vector<int64_t> sizes;
   for (size_t d = 0; d < how.stride.size(); ++d) {
     if (how.stride[d] != 1) {
@@ -367,7 +370,7 @@ Tensor transposed_convolution(const Tensor& given, const Tensor& weight, const T
   const Convolution how("transposed_convolution", given, weight, options);
   const Tensor x = batched_image(how.what, given, how.ndim);
   how.check_channels(x, weight.size(0));
-  how.check_bias(bias, weight.size(1) * how.groups);
+  how.check_bias(x, bias, weight.size(1) * how.groups);
   const auto added = each_dim(how.what, "output_padding", output_padding, how.ndim, 0);
   std::vector<int64_t> sizes;
   for (size_t d = 0; d < how.stride.size(); ++d) {

@@ -322,12 +322,14 @@ static Attributes pool_attributes(const char* what, const Tensor& x, int ndim,
       fail(what, ": padding is ", padding[i], ", expected at most ", reach / 2,
            ", half of the window");
     }
-    const int64_t room = size + 2 * padding[i] - reach;
+    const int64_t beyond = options.ceil_mode && size > 0 ? stride[i] - 1 : 0;
+    const int64_t room = size + 2 * padding[i] - reach + beyond;
     if (room < 0) {
       fail(what, ": dim ", d, " of the image with its padding is ", size + 2 * padding[i],
-           ", expected at least ", reach, ", the window");
+           ", expected at least ", reach - beyond, ", the window",
+           beyond > 0 ? " and its stride" : "");
     }
-    int64_t count = (room + (options.ceil_mode ? stride[i] - 1 : 0)) / stride[i] + 1;
+    int64_t count = room / stride[i] + 1;
     if (options.ceil_mode && (count - 1) * stride[i] >= size + padding[i]) --count;
     for (const int64_t n : {kernel[i], stride[i], padding[i], dilation[i], size, count}) {
       made.structure.push_back(n);

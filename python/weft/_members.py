@@ -155,6 +155,9 @@ _OPTIONS = {
     Sequential: (),
     Module: (),
 }
+# These keep the arguments themselves.
+_IMAGE_LAYERS = (_weft._Conv, _weft._ConvTranspose, _weft._BatchNorm, _weft._GroupNorm)
+_OPTIONS |= dict.fromkeys(_IMAGE_LAYERS, ())
 
 
 def _option(module, name):
@@ -218,11 +221,12 @@ def deepcopy(self, memo):
     if built_in not in _OPTIONS:
         raise ValueError(
             f"deepcopy: class of the module is {built_in.__name__}, whose sizes are not kept, "
-            "expected one of " + ", ".join(sorted(kind.__name__ for kind in _OPTIONS)) + "; make "
-            "another one and load_state_dict() into it"
+            f"expected one of {', '.join(sorted(kind.__name__.strip('_') for kind in _OPTIONS))}; "
+            "make another one and load_state_dict() into it"
         )
     made = type(self).__new__(type(self))
-    built_in.__init__(made, **{name: _option(self, name) for name in _OPTIONS[built_in]})
+    given = self.__dict__["_made_of"] if built_in in _IMAGE_LAYERS else ()
+    built_in.__init__(made, *given, **{name: _option(self, name) for name in _OPTIONS[built_in]})
     memo[id(self)] = made
     _copy_members(made, self, memo)
     for name, value in self.__dict__.items():

@@ -3,7 +3,7 @@
 
 from weft import _arguments, _array_api, _members, _nn_utils, _weft
 from weft import functional as functional, init as init
-from weft._images import LAYERS as _LAYERS
+from weft._image_layers import LAYERS as _LAYERS
 from weft._layers import *
 from weft._weft import Dropout as Dropout, Embedding as Embedding, Experts as Experts
 from weft._weft import Float8Linear as Float8Linear, LatentAttention as LatentAttention

@@ -2,6 +2,7 @@
 """Convolutions, pooling and norms of images compared with plain loops of NumPy, whole and sharded
 along the batch, channels and space, with gradients; their layers; wrong uses."""
 
+import copy
 import itertools
 
 import numpy as np
@@ -246,6 +247,26 @@ def test_pools_equal_numpys(stride, ceil, where):
         close(made, pooled(x, of_mean, "mean", g))
 
 
+@pytest.mark.parametrize("sizes, kernel, stride, padding", [
+    ((1, 2), (2, 3), (2, 3), (0, 0)), ((3, 1), (4, 2), (3, 2), (0, 1)),
+    ((1, 5), (4, 4), (4, 3), (1, 0)),
+])  # fmt: skip
+def test_a_window_larger_than_the_image_needs_ceil_mode(sizes, kernel, stride, padding):
+    x = draws.standard_normal((2, 3, *sizes))
+    of = [windows(*one, 1, True) for one in zip(sizes, kernel, stride, padding)]
+    g = draws.standard_normal((2, 3, *map(len, of)))
+    layouts = [[a, b] for a, _, b in layouts_of(2, 2, 2)]
+    how = {"stride": stride, "padding": padding}
+    for made in run(SQUARE, lambda x: F.max_pool2d(x, kernel, ceil_mode=True, **how), [x], layouts,
+                    g):
+        close(made, pooled(x, of, "max", g))
+    whole = weft.from_numpy(x)
+    given = {"ceil_mode": True, "count_include_pad": False}
+    close([F.avg_pool2d(whole, kernel, **how, **given).numpy()], pooled(x, of, "mean", g)[:1])
+    with pytest.raises(ValueError, match="avg_pool: dim . of the image with its padding is"):
+        F.avg_pool2d(whole, kernel, **how)
+
+
 @pytest.mark.parametrize("size", [(3, 2), (7, 5), (9, 1), (4, None)])
 def test_adaptive_pools_equal_numpys(size):
     x = draws.standard_normal((2, 3, 7, 5))
@@ -321,6 +342,34 @@ def test_running_statistics():
         assert state["num_batches_tracked"] == 3
         expected = (batches[0] - mean[:, None]) / np.sqrt(var[:, None] + 1e-5)
         close([y], [expected], 1e-5)
+
+
+def test_instance_norm_tracks_as_pytorch():
+    x = draws.standard_normal((4, 3, 5)).astype("float32")
+    for momentum, mean in ((None, 0), (0.25, 0.25 * x.mean((0, 2)))):
+        layer = nn.InstanceNorm1d(3, momentum=momentum, track_running_stats=True, device="cpu")
+        layer(weft.from_numpy(x))
+        close([layer.running_mean.numpy()], [np.broadcast_to(mean, 3)], 1e-6)
+        assert layer.num_batches_tracked.item() == 0
+
+
+def test_layers_are_copied():
+    layers = [
+        nn.Conv2d(2, 4, 3, padding="same", groups=2, bias=False), nn.BatchNorm2d(4, momentum=None),
+        nn.MaxPool2d(2, ceil_mode=True), nn.ConvTranspose2d(4, 2, 2, stride=2),
+        nn.GroupNorm(1, 2, affine=False), nn.InstanceNorm2d(2, affine=True),
+        nn.AdaptiveAvgPool2d(3), nn.Unfold(2), nn.Fold((3, 3), 2),
+    ]  # fmt: skip
+    model = nn.Sequential(*layers)
+    model.materialize("cpu")
+    x = weft.from_numpy(draws.standard_normal((2, 2, 7, 5)).astype("float32"))
+    model(x)
+    made = copy.deepcopy(model)
+    assert [type(layer) for layer in made] == [type(layer) for layer in layers]
+    assert made[0].padding == "same" and made[1].num_batches_tracked.item() == 1
+    close([made(x).detach().numpy()], [model(x).detach().numpy()], 0)
+    made[0].weight.detach().fill_(0)
+    assert np.abs(model[0].weight.detach().numpy()).max() > 0
 
 
 def test_columns():
@@ -427,6 +476,24 @@ MISTAKES = {
         4, 6, 1, groups=4),
     "conv: kernel has 3 numbers, expected 1 or 2": lambda: nn.Conv2d(4, 6, (1, 1, 1)),
     "conv: kernel must be at least 1, got 0": lambda: nn.Conv2d(4, 6, 0),
+    "conv: stride must be at least 1, got 0": lambda: nn.Conv2d(4, 6, 1, stride=(1, 0)),
+    "conv: padding must be at least 0, got -1": lambda: nn.Conv2d(4, 6, 1, padding=-1),
+    "conv: dilation has 3 numbers, expected 1 or 2": lambda: nn.Conv2d(4, 6, 1, dilation=(1, 1, 1)),
+    "conv: stride is 2, expected 1 with padding 'same'": lambda: nn.Conv2d(
+        4, 6, 1, stride=2, padding="same"),
+    "conv_transpose: output_padding must be at least 0, got -1": lambda: nn.ConvTranspose1d(
+        4, 6, 1, output_padding=-1),
+    "convolution: bias is f64, expected f32, as x": lambda: F.conv2d(
+        X, weft.ones(6, 4, 1, 1), weft.ones(6, dtype=weft.float64)),
+    "transposed_convolution: bias is i64, expected f32, as x": lambda: F.conv_transpose2d(
+        X, weft.ones(4, 6, 1, 1), weft.ones(6, dtype=weft.int64)),
+    "max_pool: stride must be at least 1, got 0": lambda: nn.MaxPool2d(2, stride=0),
+    "avg_pool: padding is 2, expected at most 1, half of the window": lambda: nn.AvgPool1d(
+        2, padding=2),
+    "adaptive_max_pool: size has 3 numbers, expected 1 or 2, one for each dim of the image":
+        lambda: nn.AdaptiveMaxPool2d((1, 2, 3)),
+    "image_to_columns: dilation must be at least 1, got 0": lambda: nn.Unfold(2, dilation=0),
+    "image_to_columns: kernel must be at least 1, got 0": lambda: nn.Fold((4, 4), 0),
     "batch_norm: channels must be at least 1, got 0": lambda: nn.BatchNorm2d(0),
     "batch_norm: number of dims of x [1, 4, 5, 5] is 4, expected 3": lambda: nn.BatchNorm1d(
         4, device="cpu")(X),
