@@ -26,6 +26,8 @@ class Waiter {
     give_way();
     return true;
   }
+  /// Yields from now on between all polls: those that are system calls leave no time to others.
+  void do_not_spin() { spins_left_ = 0; }
   /// While on, the waits do not spin and never sleep: large data moves only while both ends poll.
   void only_yield(bool on) {
     if (on) spins_left_ = 0;

@@ -61,7 +61,8 @@ MpiEngine::MpiEngine(std::unique_ptr<MpiSession> session, std::shared_ptr<World>
       short_messages_(std::make_unique<MpiShortMessages>(*session_)),
       bulk_(std::make_unique<MpiBulk>(*session_)),
       ended_(static_cast<size_t>(size_)),
-      greatest_tag_(session_->greatest_tag()) {
+      greatest_tag_(session_->greatest_tag()),
+      polls_sockets_(session_->has_sockets()) {
   // The signals of a program that uses MPI itself are its own.
   if (!session_->is_guest()) termination_ = std::make_unique<Termination>();
   if (session_->level() == MpiLevel::multiple) thread_ = std::thread([this] { run(); });

@@ -64,6 +64,8 @@ class MpiEngine : NotCopied {
    private:
     MpiEngine& engine_;
   };
+  /// True when a poll is a system call, of a session without MPI.
+  bool polls_sockets() const { return polls_sockets_; }
   /// True while large data is in transit.
   bool is_moving() const { return moving_.load(std::memory_order_relaxed); }
   /// The caller of this and all following functions holds the lock. Advances all works.
@@ -107,6 +109,7 @@ class MpiEngine : NotCopied {
   MpiRouting routing_;
   std::vector<uint8_t> ended_;
   int greatest_tag_;
+  const bool polls_sockets_;
   int next_tag_ = 1;
   uint64_t messages_ = 0;
   /// Calls in progress, and callers that wait for one.

@@ -125,6 +125,7 @@ bool MpiWork::advance() {
   // The call has progressed: the next wait gets the full deadline again.
   if (std::exchange(has_progressed_, false)) wait_anew();
   waiter().only_yield(engine().is_moving());
+  if (engine().polls_sockets()) waiter().do_not_spin();
   if (!over_) return false;
   received(received_);
   if (failure_) std::rethrow_exception(failure_);

@@ -52,6 +52,7 @@ class MpiSession : NotCopied {
   int greatest_tag() const;
   /// Why the connection to a process is known to have ended; empty otherwise, and always by MPI.
   std::string loss_of(int rank) const { return loss_of_ ? loss_of_(rank) : ""; }
+  bool has_sockets() const { return loss_of_ != nullptr; }
   /// True when the program uses MPI itself: it initialised it, and finalises it.
   bool is_guest() const { return !owns_mpi_; }
   /// The level at which weft may call MPI; `multiple` when weft is its only user.

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,6 +19,7 @@ namespace weft {
 
 /// Data is sent in parts of so many bytes, between which short messages leave.
 static constexpr int64_t kLongestPart = int64_t{1} << 20;
+static constexpr size_t kFramesAtOnce = 8;
 static constexpr size_t kBufferBytes = size_t{64} << 10;
 /// Reads from one process before the next one's turn.
 static constexpr int kReadsInTurn = 32;
@@ -58,11 +60,12 @@ void TcpNetwork::close_in_child() {
 TcpRequest* TcpNetwork::send(const void* data, int64_t bytes, int to, int tag) {
   Peer& peer = peers_[static_cast<size_t>(to)];
   auto* memory = const_cast<std::byte*>(static_cast<const std::byte*>(data));
-  const bool is_short = tag == 0;
-  if (!peer.loss.empty() && is_short) return nullptr;
+  if (!peer.loss.empty() && tag == 0) return nullptr;
   auto* request = new TcpRequest{memory, bytes, to, tag};
-  const Outgoing message{{is_short ? Kind::message : Kind::data, tag, bytes}, memory, request};
-  if (is_short) {
+  const bool is_brief = bytes <= kMpiShortBytes;
+  const Kind kind = tag == 0 ? Kind::message : is_brief ? Kind::brief : Kind::data;
+  const Outgoing message{{kind, tag, bytes}, memory, request};
+  if (kind != Kind::data) {
     peer.urgent.push_back(message);
   } else if (const auto ready = peer.ready.find(tag); ready != peer.ready.end()) {
     if (--ready->second == 0) peer.ready.erase(ready);
@@ -84,8 +87,17 @@ TcpRequest* TcpNetwork::receive(void* data, int64_t bytes, int from, int tag) {
   }
   Peer& peer = peers_[static_cast<size_t>(from)];
   peer.awaited.push_back(request);
-  peer.urgent.push_back({{Kind::ready, tag, 0}});
-  write(peer);
+  if (bytes > kMpiShortBytes) {
+    // Leaves with what is sent next, or at the next progress.
+    peer.urgent.push_back({{Kind::ready, tag, 0}});
+    return request;
+  }
+  const auto early = std::ranges::find(peer.early, tag, &std::pair<int, Bytes>::first);
+  if (early == peer.early.end()) return request;
+  const Frame frame{Kind::brief, tag, static_cast<int64_t>(early->second.size())};
+  const Bytes kept = std::move(early->second);
+  peer.early.erase(early);
+  if (!take_whole(peer, frame, kept.data())) lose_malformed(peer);
   return request;
 }
 
@@ -102,6 +114,7 @@ void TcpNetwork::progress() {
     const uint32_t what = events[static_cast<size_t>(i)].events;
     if ((what & EPOLLOUT) != 0) peer.writable = true;
     if ((what & ~uint32_t{EPOLLOUT}) != 0) peer.readable = true;
+    if ((what & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) peer.is_ending = true;
   }
   for (Peer& peer : peers_) {
     if (peer.readable) read(peer);
@@ -109,44 +122,34 @@ void TcpNetwork::progress() {
   }
 }
 
-/// Makes the next frame the current one; returns false when there is none.
+/// Chooses frames to leave together; returns false when there are none.
 bool TcpNetwork::choose_next(Peer& peer) {
-  if (peer.left_of_frame > 0 || peer.left_of_data > 0) return true;
-  if (!peer.urgent.empty()) {
-    peer.current = peer.urgent.front();
+  const auto has_room = [&] { return peer.leaving.size() < kFramesAtOnce; };
+  while (has_room() && !peer.urgent.empty()) {
+    peer.leaving.push_back(peer.urgent.front());
     peer.urgent.pop_front();
-  } else if (!peer.data.empty()) {
+  }
+  // Short messages that come later wait for one part of data at most.
+  const auto is_data = [](const Outgoing& one) { return one.frame.kind == Kind::data; };
+  if (has_room() && !peer.data.empty() && std::ranges::none_of(peer.leaving, is_data)) {
     Outgoing& first = peer.data.front();
-    peer.current = first;
-    const int64_t part = std::min(first.frame.bytes, kLongestPart);
-    peer.current.frame.bytes = part;
-    first.frame.bytes -= part;
-    first.data += part;
+    Outgoing part = first;
+    part.frame.bytes = std::min(first.frame.bytes, kLongestPart);
+    first.frame.bytes -= part.frame.bytes;
+    first.data += part.frame.bytes;
     if (first.frame.bytes > 0) {
-      peer.current.request = nullptr;  // done with the last part
+      part.request = nullptr;  // done with the last part
     } else {
       peer.data.pop_front();
     }
-  } else {
-    return false;
+    peer.leaving.push_back(part);
   }
-  peer.left_of_frame = sizeof(Frame);
-  peer.left_of_data = peer.current.frame.bytes;
-  return true;
+  return !peer.leaving.empty();
 }
 
 void TcpNetwork::write(Peer& peer) {
   while (peer.writable && choose_next(peer)) {
-    const Outgoing& current = peer.current;
-    auto* frame = const_cast<std::byte*>(reinterpret_cast<const std::byte*>(&current.frame));
-    auto* data = const_cast<std::byte*>(current.data);
-    iovec parts[2] = {{frame + (sizeof(Frame) - peer.left_of_frame), peer.left_of_frame},
-                      {data ? data + (current.frame.bytes - peer.left_of_data) : nullptr,
-                       static_cast<size_t>(peer.left_of_data)}};
-    msghdr message = {};
-    message.msg_iov = parts;
-    message.msg_iovlen = 2;
-    const ssize_t sent = ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_leaving(peer);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) {
       peer.writable = false;
@@ -158,12 +161,36 @@ void TcpNetwork::write(Peer& peer) {
   }
 }
 
+ssize_t TcpNetwork::send_leaving(Peer& peer) {
+  std::array<iovec, 2 * kFramesAtOnce> parts;
+  size_t count = 0, skipped = peer.sent;
+  const auto add = [&](const void* bytes, size_t size) {
+    const size_t skip = std::min(skipped, size);
+    skipped -= skip;
+    if (skip == size) return;
+    parts[count++] = {const_cast<std::byte*>(static_cast<const std::byte*>(bytes)) + skip,
+                      size - skip};
+  };
+  for (const Outgoing& one : peer.leaving) {
+    add(&one.frame, sizeof one.frame);
+    if (one.data) add(one.data, static_cast<size_t>(one.frame.bytes));
+  }
+  msghdr message = {};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  return ::sendmsg(peer.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 void TcpNetwork::has_left(Peer& peer, size_t bytes) {
-  const size_t of_frame = std::min(bytes, peer.left_of_frame);
-  peer.left_of_frame -= of_frame;
-  peer.left_of_data -= static_cast<int64_t>(bytes - of_frame);
-  const bool is_over = peer.left_of_frame == 0 && peer.left_of_data == 0;
-  if (is_over && peer.current.request) peer.current.request->is_done = true;
+  peer.sent += bytes;
+  while (!peer.leaving.empty()) {
+    const Outgoing& first = peer.leaving.front();
+    const size_t whole = sizeof(Frame) + static_cast<size_t>(first.frame.bytes);
+    if (peer.sent < whole) return;
+    peer.sent -= whole;
+    if (first.request) first.request->is_done = true;
+    peer.leaving.pop_front();
+  }
 }
 
 void TcpNetwork::read(Peer& peer) {
@@ -174,6 +201,7 @@ void TcpNetwork::read(Peer& peer) {
     iovec parts[2] = {
         {to ? to->data + to->got : nullptr, static_cast<size_t>(peer.left_of_incoming)},
         {peer.buffer.data() + peer.end, peer.buffer.size() - peer.end}};
+    const auto room = static_cast<ssize_t>(parts[0].iov_len + parts[1].iov_len);
     const ssize_t got = ::readv(peer.socket.get(), parts, 2);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) {
@@ -181,9 +209,13 @@ void TcpNetwork::read(Peer& peer) {
       return;
     }
     if (got <= 0) return lose(peer, got == 0 ? "it was closed" : std::strerror(errno));
+    // The system then tells when more has come.
+    if (got < room && !peer.is_ending) peer.readable = false;
     const int64_t of_data = std::min<int64_t>(got, peer.left_of_incoming);
     peer.end += static_cast<size_t>(got - of_data);
     if (to) take_data(peer, of_data);
+    // A message that waits for memory is looked at again.
+    if (!peer.readable && !use_buffer(peer)) peer.readable = peer.loss.empty();
   }
 }
 
@@ -217,32 +249,53 @@ bool TcpNetwork::use_buffer(Peer& peer) {
 bool TcpNetwork::use_frame(Peer& peer) {
   Frame frame;
   std::memcpy(&frame, peer.buffer.data() + peer.begin, sizeof frame);
-  switch (frame.kind) {
-    case Kind::ready: take_ready(peer, frame.tag); break;
-    case Kind::data: begin_data(peer, frame); break;
-    case Kind::message: {
-      if (frame.bytes < 0 || frame.bytes > kMpiMessageBytes) break;
-      const size_t whole = sizeof frame + static_cast<size_t>(frame.bytes);
-      if (peer.end - peer.begin < whole) return true;
-      if (any_.empty()) return false;
-      TcpRequest& request = *any_.front();
-      any_.pop_front();
-      std::memcpy(request.data, peer.buffer.data() + peer.begin + sizeof frame,
-                  static_cast<size_t>(frame.bytes));
-      request.peer = static_cast<int>(&peer - peers_.data());
-      request.got = frame.bytes;
-      request.is_done = true;
-      peer.begin += whole;
-      return true;
-    }
+  if (frame.kind == Kind::message || frame.kind == Kind::brief) {
+    if (frame.bytes < 0 || frame.bytes > kMpiMessageBytes) return lose_malformed(peer);
+    const size_t whole = sizeof frame + static_cast<size_t>(frame.bytes);
+    if (peer.end - peer.begin < whole) return true;
+    if (frame.kind == Kind::message && any_.empty()) return false;
+    const std::byte* const data = peer.buffer.data() + peer.begin + sizeof frame;
+    if (!take_whole(peer, frame, data)) return lose_malformed(peer);
+    peer.begin += whole;
+    return true;
   }
-  const bool is_data = frame.kind == Kind::data && peer.incoming;
-  if (frame.kind != Kind::ready && !is_data) {
-    lose(peer, "a message is not one of this version of weft");
-    return false;
+  if (frame.kind == Kind::data) {
+    if (!begin_data(peer, frame)) return lose_malformed(peer);
+  } else if (frame.kind == Kind::ready) {
+    take_ready(peer, frame.tag);
+  } else {
+    return lose_malformed(peer);
   }
   peer.begin += sizeof frame;
-  if (is_data) take_data(peer, 0);
+  return true;
+}
+
+bool TcpNetwork::lose_malformed(Peer& peer) {
+  lose(peer, "a message is not one of this version of weft");
+  return false;
+}
+
+/// Gives a short message to its receive, or keeps it; returns false when it does not fit.
+bool TcpNetwork::take_whole(Peer& peer, const Frame& frame, const std::byte* data) {
+  const auto size = static_cast<size_t>(frame.bytes);
+  TcpRequest* request = nullptr;
+  if (frame.kind == Kind::message) {
+    request = any_.front();
+    any_.pop_front();
+    request->peer = static_cast<int>(&peer - peers_.data());
+  } else {
+    const auto first = awaited_of(peer, frame.tag, true);
+    if (first == peer.awaited.end()) {
+      peer.early.push_back({frame.tag, {data, data + size}});
+      return true;
+    }
+    request = *first;
+    if (request->bytes != frame.bytes) return false;
+    peer.awaited.erase(first);
+  }
+  if (size > 0) std::memcpy(request->data, data, size);
+  request->got = frame.bytes;
+  request->is_done = true;
   return true;
 }
 
@@ -257,14 +310,20 @@ void TcpNetwork::take_ready(Peer& peer, int tag) {
   peer.waiting.erase(first);
 }
 
-void TcpNetwork::begin_data(Peer& peer, const Frame& frame) {
-  const auto first = std::find_if(peer.awaited.begin(), peer.awaited.end(),
-                                  [&](const TcpRequest* one) { return one->tag == frame.tag; });
-  if (first == peer.awaited.end()) return;
-  const int64_t room = (*first)->bytes - (*first)->got;
-  if (frame.bytes < 0 || frame.bytes > room) return;
+/// The first receive with that tag, of a message that is short or not.
+std::deque<TcpRequest*>::iterator TcpNetwork::awaited_of(Peer& peer, int tag, bool is_brief) {
+  return std::find_if(peer.awaited.begin(), peer.awaited.end(), [&](const TcpRequest* one) {
+    return one->tag == tag && is_brief == (one->bytes <= kMpiShortBytes);
+  });
+}
+
+bool TcpNetwork::begin_data(Peer& peer, const Frame& frame) {
+  const auto first = awaited_of(peer, frame.tag, false);
+  if (first == peer.awaited.end()) return false;
+  if (frame.bytes < 0 || frame.bytes > (*first)->bytes - (*first)->got) return false;
   peer.incoming = *first;
   peer.left_of_incoming = frame.bytes;
+  return true;
 }
 
 /// Counts bytes of the incoming data, which may end the frame and the receive.
@@ -289,11 +348,10 @@ void TcpNetwork::lose(Peer& peer, const std::string& reason) {
   const auto forget = [](const Outgoing& one) {
     if (one.request && one.frame.kind == Kind::message) one.request->is_done = true;
   };
-  if (peer.left_of_frame > 0 || peer.left_of_data > 0) forget(peer.current);
+  for (const Outgoing& one : peer.leaving) forget(one);
   for (const Outgoing& one : peer.urgent) forget(one);
+  peer.leaving.clear();
   peer.urgent.clear();
-  peer.left_of_frame = 0;
-  peer.left_of_data = 0;
 }
 
 }  // namespace weft

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/comm/mpi/calls.h"
@@ -28,9 +30,9 @@ struct TcpRequest {
 };
 
 /// Messages between processes that are connected by TCP, as MPI's: those of one sender and one tag
-/// arrive in the order of sending. A message with tag 0 is short, and leaves at once; others wait
-/// until the receiver has said that it is ready, so that none arrives without memory for it, and
-/// none delays another. Used by one thread at a time.
+/// arrive in the order of sending. A message with tag 0, and a short one, leaves at once; others
+/// wait until the receiver has said that it is ready, so that they need no memory but the
+/// receiver's, and none delays another. Used by one thread at a time.
 class TcpNetwork : NotCopied {
  public:
   TcpNetwork(int rank, TcpProcesses processes);
@@ -53,7 +55,8 @@ class TcpNetwork : NotCopied {
   static void close_in_child();
 
  private:
-  enum class Kind : uint32_t { message, ready, data };
+  enum class Kind : uint32_t { message, brief, ready, data };
+  using Bytes = std::vector<std::byte>;
   /// What precedes each part of a message.
   struct Frame {
     Kind kind;
@@ -71,21 +74,23 @@ class TcpNetwork : NotCopied {
     std::string name = {};
     std::string loss = {};
     bool readable = false, writable = false;
+    /// The other end sends nothing more than what can be read now.
+    bool is_ending = false;
 
     /// To send: what leaves at once, data that the peer is ready for, and data that it is not.
     std::deque<Outgoing> urgent = {}, data = {}, waiting = {};
     /// Receives by tag that the peer has announced, and for which nothing was sent yet.
     std::map<int, int> ready = {};
-    /// The frame that is leaving, and how much of it has left.
-    Outgoing current = {};
-    size_t left_of_frame = 0;
-    int64_t left_of_data = 0;
+    /// The next frames to leave, and the bytes of the first that have left.
+    std::deque<Outgoing> leaving = {};
+    size_t sent = 0;
 
     /// Bytes read and not used yet.
-    std::vector<std::byte> buffer = {};
+    Bytes buffer = {};
     size_t begin = 0, end = 0;
-    /// Receives with another tag than 0, in order.
+    /// Receives with another tag than 0, in order, and short messages that came before theirs.
     std::deque<TcpRequest*> awaited = {};
+    std::deque<std::pair<int, Bytes>> early = {};
     /// The receive to which the next bytes go, and how many of the frame.
     TcpRequest* incoming = nullptr;
     int64_t left_of_incoming = 0;
@@ -93,14 +98,18 @@ class TcpNetwork : NotCopied {
 
   void write(Peer& peer);
   bool choose_next(Peer& peer);
+  ssize_t send_leaving(Peer& peer);
   void has_left(Peer& peer, size_t bytes);
   void read(Peer& peer);
   bool use_buffer(Peer& peer);
   bool use_frame(Peer& peer);
   void take_data(Peer& peer, int64_t bytes);
-  void begin_data(Peer& peer, const Frame& frame);
+  bool take_whole(Peer& peer, const Frame& frame, const std::byte* data);
+  static std::deque<TcpRequest*>::iterator awaited_of(Peer& peer, int tag, bool is_brief);
+  bool begin_data(Peer& peer, const Frame& frame);
   void take_ready(Peer& peer, int tag);
-  void lose(Peer& peer, const std::string& reason);
+  static bool lose_malformed(Peer& peer);
+  static void lose(Peer& peer, const std::string& reason);
 
   const int rank_;
   OwnedDescriptor events_;
