@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <type_traits>
 #include <vector>
 
@@ -21,44 +22,55 @@ static constexpr int64_t kReduceBlock = 2048;
 /// The type in which elements of T are reduced.
 template <class T> using Summed = std::conditional_t<is_half<T>, float, T>;
 
-/// Combines sums[i] (or the first source, when there are no sums yet) with K sources, in order.
+/// Combines sums[i] (or the first source, when there are no sums yet) with K sources: four in the
+/// tree (0 + 1) + (2 + 3).
 template <int K, bool kFirst, class Op, class T>
 [[gnu::noinline]] static void combine_sources(Summed<T>* sums, const T* const* from,
                                               int64_t count) {
+  static_assert(K == 1 || (kFirst && (K == 2 || K == 4)));
   std::array<const T*, K> sources;
   std::copy_n(from, K, sources.begin());
   // The sums may be one of the sources, but never at an offset to it.
   WEFT_INDEPENDENT
   for (int64_t i = 0; i < count; ++i) {
-    Summed<T> sum = kFirst ? static_cast<Summed<T>>(sources[0][i]) : sums[i];
-    for (size_t k = kFirst ? 1 : 0; k < K; ++k)
-      sum = Op::combine(sum, static_cast<Summed<T>>(sources[k][i]));
-    sums[i] = sum;
+    const auto at = [&](size_t k) { return static_cast<Summed<T>>(sources[k][i]); };
+    if constexpr (K == 1) {
+      sums[i] = kFirst ? at(0) : Op::combine(sums[i], at(0));
+    } else if constexpr (K == 2) {
+      sums[i] = Op::combine(at(0), at(1));
+    } else {
+      sums[i] = Op::combine(Op::combine(at(0), at(1)), Op::combine(at(2), at(3)));
+    }
   }
 }
 
-/// Reduces one block of all sources to `sums`.
+template <class Op, class S>
+[[gnu::noinline]] static void combine_block(S* sums, const S* others, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sums[i] = Op::combine(sums[i], others[i]);
+}
+
+/// Reduces one block of all sources to `sums`, in a binary tree over their numbers that is filled
+/// up to a power of two: (0 + 1) + 2, ((0 + 1) + (2 + 3)) + (4 + 5). Then the sum over
+/// neighbouring groups of 2, 4, 8, ... ranks has the bits of the sum over all of them.
 template <class Op, class T>
 static void reduce_block(Summed<T>* sums, std::span<const T* const> sources, int64_t count) {
   const T* const* from = sources.data();
   const size_t n = sources.size();
-  size_t done = 0;
   if constexpr (std::is_floating_point_v<Summed<T>>) {
-    if (n >= 4) {
-      combine_sources<4, true, Op, T>(sums, from, count);
-      done = 4;
-    } else if (n >= 2) {
-      combine_sources<2, true, Op, T>(sums, from, count);
-      done = 2;
-    }
-    for (; done >= 2 && n - done >= 2; done += 2) {
-      combine_sources<2, false, Op, T>(sums, from + done, count);
+    if (n == 4) return combine_sources<4, true, Op, T>(sums, from, count);
+    if (n == 2) return combine_sources<2, true, Op, T>(sums, from, count);
+    if (n > 2) {
+      const size_t half = std::bit_ceil(n) / 2;
+      reduce_block<Op, T>(sums, sources.first(half), count);
+      if (n == half + 1) return combine_sources<1, false, Op, T>(sums, from + half, count);
+      alignas(64) std::array<Summed<T>, kReduceBlock> others;
+      reduce_block<Op, T>(others.data(), sources.subspan(half), count);
+      return combine_block<Op>(sums, others.data(), count);
     }
   }
-  if (done == 0) combine_sources<1, true, Op, T>(sums, from, count);
-  for (done = std::max<size_t>(done, 1); done < n; ++done) {
-    combine_sources<1, false, Op, T>(sums, from + done, count);
-  }
+  combine_sources<1, true, Op, T>(sums, from, count);
+  // The order of whole numbers does not matter.
+  for (size_t s = 1; s < n; ++s) combine_sources<1, false, Op, T>(sums, from + s, count);
 }
 
 template <class S> [[gnu::noinline]] static void divide_block(S* sums, S divisor, int64_t count) {

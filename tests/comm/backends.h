@@ -19,8 +19,8 @@ namespace weft {
 struct Backend {
   const char* name;
   std::function<void(int ranks, const std::function<void(Communicator)>& body)> run;
-  /// True when reductions add in rank order.
-  bool adds_in_rank_order = true;
+  /// True when reductions add in a binary tree over the ranks in order.
+  bool adds_in_tree = true;
   /// The maximum number of ranks to run on.
   int most_ranks = 8;
 };
@@ -39,7 +39,7 @@ std::vector<int> all_sizes();
 class OnRanks : public testing::TestWithParam<std::tuple<Backend, int>> {
  protected:
   int ranks() const { return std::get<1>(GetParam()); }
-  bool adds_in_rank_order() const { return std::get<0>(GetParam()).adds_in_rank_order; }
+  bool adds_in_tree() const { return std::get<0>(GetParam()).adds_in_tree; }
   void run(const std::function<void(Communicator)>& body) const {
     std::get<0>(GetParam()).run(ranks(), body);
   }

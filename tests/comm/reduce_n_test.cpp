@@ -28,19 +28,25 @@ static std::vector<const void*> pointers_to(const std::vector<std::vector<float>
   return pointers;
 }
 
-static std::vector<float> sum_in_order(const std::vector<std::vector<float>>& sources) {
-  std::vector<float> sum = sources[0];
-  for (size_t s = 1; s < sources.size(); ++s) {
-    for (size_t i = 0; i < sum.size(); ++i) sum[i] += sources[s][i];
+/// Adds neighbours, then neighbours of these sums, until one is left.
+static std::vector<float> sum_in_tree(std::vector<std::vector<float>> sums) {
+  while (sums.size() > 1) {
+    std::vector<std::vector<float>> pairs;
+    for (size_t s = 0; s < sums.size(); s += 2) {
+      pairs.push_back(sums[s]);
+      if (s + 1 == sums.size()) break;
+      for (size_t i = 0; i < pairs.back().size(); ++i) pairs.back()[i] += sums[s + 1][i];
+    }
+    sums = pairs;
   }
-  return sum;
+  return sums[0];
 }
 
 TEST(ReduceN, SumsMoreThanTheCachesHold) {
   const size_t size = (size_t{2} << 20) + 37;
   for (const size_t n : {1, 2, 3, 4}) {
     auto sources = random_sources(n, size);
-    const std::vector<float> expected = sum_in_order(sources);
+    const std::vector<float> expected = sum_in_tree(sources);
     std::vector<float> into(size + 1, -1);
     reduce_n(ReduceOp::sum, DType::f32, pointers_to(sources), {into.data() + 1},
              static_cast<int64_t>(size));
@@ -53,13 +59,13 @@ TEST(ReduceN, SumsMoreThanTheCachesHold) {
   }
 }
 
-TEST(ReduceN, SumsInOrderForAnyNumberOfSourcesAndBlocks) {
+TEST(ReduceN, SumsInATreeForAnyNumberOfSourcesAndBlocks) {
   for (const size_t n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 40}) {
     for (const size_t size : {1, 31, 2048, 5000}) {
       const auto sources = random_sources(n, size);
       std::vector<float> out(size);
       reduce_n(ReduceOp::sum, f32, pointers_to(sources), {out.data()}, static_cast<int64_t>(size));
-      ASSERT_EQ(out, sum_in_order(sources)) << n << " sources of " << size;
+      ASSERT_EQ(out, sum_in_tree(sources)) << n << " sources of " << size;
     }
   }
 }
@@ -68,7 +74,7 @@ TEST(ReduceN, TheResultMayBeAnyOfTheSources) {
   for (const size_t n : {1, 2, 3, 4, 5, 6, 8}) {
     for (size_t own = 0; own < n; ++own) {
       auto sources = random_sources(n, 3000);
-      const auto expected = sum_in_order(sources);
+      const auto expected = sum_in_tree(sources);
       reduce_n(ReduceOp::sum, f32, pointers_to(sources), {sources[own].data()}, 3000);
       ASSERT_EQ(sources[own], expected) << n << " sources, into " << own;
     }
@@ -79,7 +85,7 @@ TEST(ReduceN, AddsToWhatIsThere) {
   const auto sources = random_sources(3, 2500);
   std::vector<float> out(2500, 5.5f);
   reduce_n(ReduceOp::sum, f32, pointers_to(sources), {out.data(), f32, true}, 2500);
-  const auto sum = sum_in_order(sources);
+  const auto sum = sum_in_tree(sources);
   for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], 5.5f + sum[i]);
 }
 

@@ -184,8 +184,15 @@ static float rough(int rank, int64_t i) {
   return std::sin(static_cast<float>(rank * 31 + i)) * std::pow(10.0f, float((rank + i) % 5));
 }
 
-TEST_P(Reductions, BitsAreThoseOfAdditionInRankOrder) {
-  if (!adds_in_rank_order()) GTEST_SKIP() << "it adds in an order of its own";
+/// Adds the last sum to the one before.
+static void join_last(std::vector<float>& sums) {
+  const float last = sums.back();
+  sums.pop_back();
+  sums.back() += last;
+}
+
+TEST_P(Reductions, BitsAreThoseOfAdditionInATreeOverRanks) {
+  if (!adds_in_tree()) GTEST_SKIP() << "it adds in an order of its own";
   run([&](Communicator world) {
     for (const DType dtype : {f32, bf16, f16}) {
       const int64_t size = 3001;
@@ -194,12 +201,14 @@ TEST_P(Reductions, BitsAreThoseOfAdditionInRankOrder) {
       Numbers expected(dtype, size);
       for (int64_t i = 0; i < size; ++i) {
         Numbers term(dtype, 1);
-        float sum = 0;
+        std::vector<float> sums;
         for (int r = 0; r < world.size(); ++r) {
           term.set(0, rough(r, i));
-          sum = r == 0 ? static_cast<float>(term.get(0)) : sum + static_cast<float>(term.get(0));
+          sums.push_back(static_cast<float>(term.get(0)));
+          for (int bits = r; bits % 2 == 1; bits /= 2) join_last(sums);
         }
-        expected.set(i, sum);
+        while (sums.size() > 1) join_last(sums);
+        expected.set(i, sums[0]);
       }
       Numbers whole(dtype, size);
       const Piece piece{

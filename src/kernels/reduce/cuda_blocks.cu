@@ -15,8 +15,11 @@ namespace weft::cuda {
 
 namespace {
 
-/// Sources of 264 bytes each among a kernel's arguments, which may have 32,764 bytes.
-constexpr int kMostSources = 48;
+/// Sources of 264 bytes each among a kernel's arguments, which may have 32,764 bytes: a power of
+/// two, so that groups of them are parts of the tree in which reduce_n of src/comm/reduce.cpp adds.
+constexpr int kMostSources = 32;
+/// The most sums of a tree over so many sources that wait for their neighbours.
+constexpr int kMostWaiting = 6;
 
 struct SourceSide {
   const void* data;
@@ -37,16 +40,26 @@ template <class R, class C> struct CombineSources {
 
   WEFT_DEVICE void operator()(const Thread& thread) const {
     for (int64_t i = thread.index; i < elements; i += thread.count) {
-      C value = load_element<C>(sources[0].data, dtype, offset(i, sources[0].strides));
-      for (int s = 1; s < count; ++s) {
-        value = R::combine(value,
-                           load_element<C>(sources[s].data, dtype, offset(i, sources[s].strides)));
-      }
+      C value = combined(i);
       if (divisor) value = value / static_cast<C>(divisor);
       const int64_t at = offset(i, out_strides);
       if (accumulate) value = SumOf::combine(load_element<C>(out, out_dtype, at), value);
       store_element(out, out_dtype, at, value);
     }
+  }
+
+  /// Combines the sources' elements in a binary tree over their numbers.
+  WEFT_DEVICE C combined(int64_t i) const {
+    C waiting[kMostWaiting];
+    int depth = 0;
+    for (int s = 0; s < count; ++s) {
+      C value = load_element<C>(sources[s].data, dtype, offset(i, sources[s].strides));
+      for (int bits = s; bits & 1; bits >>= 1) value = R::combine(waiting[--depth], value);
+      waiting[depth++] = value;
+    }
+    C value = waiting[--depth];
+    while (depth > 0) value = R::combine(waiting[--depth], value);
+    return value;
   }
 
   WEFT_DEVICE int64_t offset(int64_t index, const int64_t* strides) const {
