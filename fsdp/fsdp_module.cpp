@@ -200,7 +200,7 @@ std::string FsdpModule::strategy_of(const Module& module) {
 }
 
 bool FsdpModule::computes_in(Module& module, DType dtype) {
-  return std::ranges::any_of(fsdp::states_below(module), [&](const auto& state) {
+  return std::ranges::any_of(fsdp::states_from({&module}), [&](const auto& state) {
     const MixedPrecision& precision = state->group()->options().precision;
     const auto& compute = precision.compute ? precision.compute : precision.storage;
     return compute == dtype;
