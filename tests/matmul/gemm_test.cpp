@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
 
 #include "src/kernels/kernel.h"
@@ -262,6 +263,40 @@ TEST(Gemm, RunsOnManyThreadsAtOnce) {
     }
     for (auto& rank : ranks) rank.join();
     EXPECT_EQ(alone, together) << threads;
+  }
+}
+
+/// a [m, k] by b [k, n] in one of three layouts: those of x W^T, dy W and dy^T x.
+static std::vector<double> product_with_threads(DType dtype, const std::array<int64_t, 3>& sizes,
+                                                int layout, int threads) {
+  const auto& [m, n, k] = sizes;
+  const std::vector<int> turned = {1, 0};
+  StridedArray a(dtype, {m, k}, layout == 2 ? turned : std::vector<int>());
+  StridedArray b(dtype, {k, n}, layout == 0 ? turned : std::vector<int>()), out(f32, {m, n});
+  std::mt19937 random(5);
+  a.randomize(random);
+  b.randomize(random);
+  const ThreadLimit limit(threads);
+  const FixedProducts fixed;
+  gemm(a.block(), b.block(), out.block());
+  return out.values();
+}
+
+TEST(Gemm, FixedProductsHaveEqualBitsForAnyNumberOfThreads) {
+  const std::array<int64_t, 3> shapes[] = {{16, 32, 2048}, {64, 64, 300},   {256, 192, 64},
+                                           {24, 43, 32},   {129, 700, 257}, {64, 1000, 96},
+                                           {700, 40, 512}, {3, 64, 5000},   {320, 320, 1408}};
+  for (const auto& sizes : shapes) {
+    for (const DType dtype : {f32, bf16}) {
+      for (int layout = 0; layout < 3; ++layout) {
+        const std::vector<double> one = product_with_threads(dtype, sizes, layout, 1);
+        for (const int threads : {2, 3, 4}) {
+          EXPECT_EQ(product_with_threads(dtype, sizes, layout, threads), one)
+              << dtype << ' ' << sizes[0] << ", " << sizes[1] << ", " << sizes[2] << ", layout "
+              << layout << ", " << threads << " threads";
+        }
+      }
+    }
   }
 }
 

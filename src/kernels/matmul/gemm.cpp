@@ -108,7 +108,7 @@ namespace host {
 /// be idle.
 template <class At>
 static void multiply_all(int64_t count, int threads, bool divides, const At& product) {
-  if (threads > 1 && (divides || count >= 4 * threads)) {
+  if (FixedProducts::are_on() || (threads > 1 && (divides || count >= 4 * threads))) {
     return run_tasks(count, threads, [&](int64_t i, int) { multiply(product(i)); });
   }
   for (int64_t i = 0; i < count; ++i) multiply(product(i));

@@ -9,6 +9,7 @@
 
 #include "src/base/parallel.h"
 #include "weft/export.h"
+#include "weft/extend/fixed_products.h"
 #include "weft/storage.h"
 
 namespace weft {
@@ -31,13 +32,14 @@ class ThreadLimit : NotCopied {
 };
 
 /// Calls task(i, thread) for each i below `tasks`, with thread < `threads`; products inside a task
-/// use one thread. Rethrows the first exception of a task.
+/// use one thread, and are not cut into tiles. Rethrows the first exception of a task.
 template <class Task> void run_tasks(int64_t tasks, int threads, const Task& task) {
   if (threads > 1 && tasks > 1) {
     std::exception_ptr error;
 #pragma omp parallel num_threads(threads)
     {
       ThreadLimit one(1);
+      const FixedProducts whole(false);
 #pragma omp for schedule(dynamic)
       for (int64_t i = 0; i < tasks; ++i) {
         try {
@@ -52,6 +54,7 @@ template <class Task> void run_tasks(int64_t tasks, int threads, const Task& tas
     return;
   }
   ThreadLimit one(1);
+  const FixedProducts whole(false);
   for (int64_t i = 0; i < tasks; ++i) task(i, 0);
 }
 
