@@ -22,8 +22,8 @@ namespace weft::cli {
 static constexpr const char* kRounding = "results differ by rounding";
 
 std::vector<std::string> changes_that_can_be_allowed() {
-  return {"start", "data",       "seed",  "batch", "seq",   "lr",  "schedule",    "weight-decay",
-          "clip",  "clip-value", "dtype", "beta1", "beta2", "eps", "balance-rate"};
+  return {"start", "data",       "seed",  "batch", "seq",   "lr",  "schedule",     "weight-decay",
+          "clip",  "clip-value", "dtype", "beta1", "beta2", "eps", "balance-rate", "reproducible"};
 }
 
 NamedOptimizerOptions optimizer_options(const TrainOptions& options) {
@@ -180,6 +180,7 @@ RunDescription described(const TrainOptions& options, const TransformerConfig& c
   allowed("clip-value", options.clip_value > 0 ? concat(options.clip_value) : "");
   if (config.sigmoid_router) allowed("balance-rate", options.stated_balance_rate());
   allowed("dtype", parallel.dtype);
+  allowed("reproducible", options.reproducible ? "yes" : "");
   run.add({"steps", options.steps, Resumed::noted,
            "the schedule of the learning rate changes from here on"});
   run.add({"optimizer", options.parallel.optimizer, Resumed::refused});

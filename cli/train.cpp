@@ -110,7 +110,7 @@ class Training {
     optimizer_ = optimizer_named(options.parallel.optimizer, named_parameters(), named);
     if (is_first()) check_writable("--trace", options.trace);
     Trainer::Loss loss;
-    if (whole_) {
+    if (whole_ && !options.reproducible) {
       loss = [this](const TrainingBatch& rows) {
         return whole_->loss(rows.ids, rows.targets, rows.segments);
       };
@@ -167,6 +167,7 @@ class Training {
     o.patience = options_.patience;
     o.keep_best = options_.keep_best;
     o.check_replicas = options_.check_replicas;
+    o.reproducible = options_.reproducible;
     o.checkpoints = options_.checkpoints;
     o.model_files = options_.init;
     o.pipeline = pipeline_;

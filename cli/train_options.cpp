@@ -147,7 +147,7 @@ static void add_resume_flags(CLI::App& command, ResumeOptions& o) {
   add_named(command, "--allow-change", o.allow_change, "WHAT,...",
             "With --resume, settings that may differ from those of the checkpoint's run: data, "
             "seed, batch, seq, lr, schedule (with its steps and numbers), weight-decay, clip, "
-            "clip-value, dtype, beta1, beta2, eps, balance-rate; "
+            "clip-value, dtype, beta1, beta2, eps, balance-rate, reproducible; "
             "\"start\": begin at step 1 where all checkpoints have lost files or are damaged")
       ->delimiter(',')
       ->needs(resume)
@@ -279,6 +279,9 @@ void add_train(CLI::App& program, int& code) {
   train->add_flag("--deterministic", o.deterministic,
                   "Compute equal bits in each run on GPUs, by processes or threads: NCCL adds in "
                   "the order of the ranks, cuDNN's gradient of attention in one order");
+  train->add_flag("--reproducible", o.reproducible,
+                  "Compute the same bits on any number of ranks and threads, by any --strategy and "
+                  "--accumulate: a row at a time, on the CPU, in axes of --mesh that cut rows");
   begin_group(*train, "Steps and optimizer");
   add_numbers(*train, o);
   add_pipeline_flags(*train, o.parallel, o.pipeline_given);

@@ -27,6 +27,8 @@ struct TrainOptions {
   std::string device = "cpu";
   bool cuda_graph = false;
   bool deterministic = false;
+  /// The same bits on any mesh (TrainerOptions::reproducible).
+  bool reproducible = false;
   int ranks = 0;
   int64_t steps = 100;
   uint64_t seed = 0;

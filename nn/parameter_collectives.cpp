@@ -106,6 +106,12 @@ void SquaresReduction::reduce(const Tensor& sums, ReduceOp op) const {
   mark_written(sums);
 }
 
+void SquaresReduction::reduce_numbers(std::span<int64_t> numbers, ReduceOp op) const {
+  if (!ranks_ || ranks_.size() == 1) return;
+  const SubjectScope subject(model_, what_);
+  ranks_.all_reduce_numbers(numbers, op);
+}
+
 static Tensors gradients_of(const std::vector<ParameterPtr>& parameters) {
   Tensors gradients;
   for (const ParameterPtr& parameter : parameters) {

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -114,6 +116,7 @@ class SquaresReduction {
   /// Adds up the ranks' numbers in place, or takes the greatest: a dense tensor of one device, of
   /// equal size on each rank. Has no effect if no tensor is laid out over several ranks.
   void reduce(const Tensor& sums, ReduceOp op = ReduceOp::sum) const;
+  void reduce_numbers(std::span<int64_t> numbers, ReduceOp op) const;
 
  private:
   const char* what_;

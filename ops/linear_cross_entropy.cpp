@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/kernels/cross_entropy/cross_entropy.h"
 
+#include <algorithm>
+
 #include "mesh/grid.h"
 #include "mesh/rows.h"
 #include "ops/definition.h"
@@ -242,17 +244,20 @@ static Tensor whole_logits(const Tensor& x, const Tensor& weight,
                              : logits;
 }
 
-/// Ranks among which the rows are cut, the same number on all ranks.
-static int64_t ranks_of_rows(const Tensor& targets) {
+/// Rows of the first rank, which has the most of a plain cut, and at least the mean of all ranks:
+/// the same number on all ranks.
+static int64_t rows_of_a_rank(const Tensor& targets) {
   const Layout& layout = *layout_of(targets);
-  return layout.grid ? layout.grid->size(axes_cutting(layout)) : 1;
+  if (!layout.grid) return targets.numel();
+  return std::max(layout.box_of(0).shape.product(),
+                  targets.numel() / layout.grid->size(axes_cutting(layout)));
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets,
                             const LinearCrossEntropyOptions& options) {
   check_head(x, weight, targets, options);
   const CrossEntropyOptions& loss = options.loss;
-  if (targets.numel() * weight.size(0) / ranks_of_rows(targets) <= options.whole_up_to) {
+  if (rows_of_a_rank(targets) * weight.size(0) <= options.whole_up_to) {
     return cross_entropy(whole_logits(x, weight, options), targets, loss);
   }
   const DType dtype = promote(as_floating(kHeadName, x).dtype(), weight.dtype());

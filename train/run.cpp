@@ -57,6 +57,8 @@ Trainer::Run::Run(Module& model, std::shared_ptr<const Dataset> data, Optimizer&
       scaler_(scaler_of(options_.scaler, model)) {
   check_options();
   for (const NamedParameter& named : optimizer_.parameters()) updated_.push_back(named.parameter);
+  if (options_.reproducible) check_reproducible();
+  rows_at_once_ = options_.reproducible ? rows_in_tree() : options_.batch / options_.accumulate;
   for (const RunItem& item : options_.items) description_.add(item);
   if (options_.graph) graph_.emplace(options_.device);
   const Box own = empty_rows().box();
@@ -209,6 +211,7 @@ void Trainer::Run::describe() {
   }
   allowed("clip", options_.clip);
   allowed("clip-value", options_.clip_value > 0 ? concat(options_.clip_value) : "");
+  allowed("reproducible", options_.reproducible ? "yes" : "");
   description_.add({"rows", data_->rows(), Resumed::allowed, "data"});
   description_.add({"steps", options_.steps, Resumed::noted, "the run ends at another step"});
   description_.add({"accumulate", options_.accumulate, Resumed::noted, kRounding});
@@ -251,6 +254,7 @@ static std::string shared_options(const TrainerOptions& o) {
   add("save_every", o.checkpoints.save_every);
   add("resume", o.checkpoints.resume);
   add("graph", o.graph);
+  add("reproducible", o.reproducible);
   for (const int64_t step : {int64_t{0}, o.steps / 2, o.steps - 1}) {
     if (o.schedule) add("learning rate", o.schedule(step));
   }

@@ -53,7 +53,8 @@ class Trainer::Run {
   void check_options() const;
   void check_pipeline() const;
   bool is_first() const { return mesh_.rank() == 0; }
-  int64_t micro_batch() const { return options_.batch / options_.accumulate; }
+  int64_t micro_batch() const { return rows_at_once_; }
+  int64_t micro_batches() const { return options_.batch / rows_at_once_; }
   Tensor empty_rows() const;
   /// This rank's rows of the micro-batch that begins at row `first` of the batch of `step` (0: of
   /// the rows to validate on), as parts of the whole. Targets from row `most` on do not count.
@@ -64,6 +65,12 @@ class Trainer::Run {
   Tensor without_balance(const Tensor& loss, const Tensor& earlier) const;
   void differentiate(const std::vector<MicroBatch>& batches);
   void differentiate_whole(const std::vector<MicroBatch>& batches);
+  // Of reproducible runs (reproducible.cpp): checks, rows at once, gradients, sums of losses.
+  void check_reproducible();
+  int64_t rows_in_tree();
+  Tensor sum_of_losses(const Batch& rows, double divisor);
+  void differentiate_rows(const std::vector<MicroBatch>& batches);
+  double sum_over_rows(const std::vector<double>& own) const;
   void differentiate_stages(const std::vector<MicroBatch>& batches);
   std::vector<double> validated(const std::vector<Batch>& batches);
   void step_by_graph(const std::vector<MicroBatch>& batches);
@@ -110,6 +117,8 @@ class Trainer::Run {
   /// The model whose own loss is `loss_`.
   const TransformerModel* const balanced_;
   const Loss loss_;
+  /// Rows of a micro-step over all ranks.
+  int64_t rows_at_once_ = 1;
   RunDescription description_;
   /// Checkpoints keep it of the trainer itself.
   std::map<std::string, int64_t> numbers_;

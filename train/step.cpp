@@ -8,9 +8,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "train/reproducible.h"
 #include "train/run.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
+#include "weft/extend/fixed_norm.h"
 #include "weft/extend/flight.h"
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
@@ -68,14 +70,17 @@ void Trainer::Run::agree_on_counts(std::vector<MicroBatch>& batches) const {
     batches[i].counted = counts[2 * i];
     batches[i].tokens = counts[2 * i + 1];
   }
-  // All ranks leave out the same.
-  std::erase_if(batches, [](const MicroBatch& batch) { return batch.counted == 0; });
+  const auto is_empty = [](const MicroBatch& batch) { return batch.counted == 0; };
+  // All ranks leave out the same, and a reproducible run none of several: rows have their places in
+  // the tree.
+  if (options_.reproducible && !std::ranges::all_of(batches, is_empty)) return;
+  std::erase_if(batches, is_empty);
 }
 
 /// The micro-batches of a step of which some target counts.
 std::vector<Trainer::Run::MicroBatch> Trainer::Run::batches_of(int64_t step) {
   std::vector<MicroBatch> all;
-  for (int64_t i = 0; i < options_.accumulate; ++i) {
+  for (int64_t i = 0; i < micro_batches(); ++i) {
     all.push_back(read(step, i * micro_batch(), options_.batch));
   }
   if (data_->has_masks()) agree_on_counts(all);
@@ -136,8 +141,13 @@ void Trainer::Run::differentiate_stages(const std::vector<MicroBatch>& batches) 
 void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
   optimizer_.zero_grad();
   losses_.clear();
-  options_.pipeline ? differentiate_stages(batches) : differentiate_whole(batches);
+  if (options_.reproducible) {
+    differentiate_rows(batches);
+  } else {
+    options_.pipeline ? differentiate_stages(batches) : differentiate_whole(batches);
+  }
   const auto norm = [&] {
+    if (options_.reproducible) return fixed_norm(updated_);
     const auto& stages = options_.pipeline;
     return scaler_.unscaled(stages ? stages->gradient_norm() : gradient_norm(updated_));
   };
@@ -236,11 +246,11 @@ StepReport Trainer::Run::train_step(int64_t step) {
   } else {
     graph_ ? step_by_graph(batches) : differentiate(batches);
     std::vector<double> losses, counts;
-    for (size_t i = 0; i < batches.size(); ++i) {
+    for (size_t i = 0; i < losses_.size(); ++i) {
       losses.push_back(losses_[i].item());
       counts.push_back(static_cast<double>(batches[i].counted));
     }
-    report.loss = mean_loss(losses, counts);
+    report.loss = options_.reproducible ? losses_[0].item() : mean_loss(losses, counts);
     report.gradient_norm = norm_.item();
     report.parts.forward_backward = lap(since);
     report.skipped = reason_to_skip(report);
@@ -321,12 +331,13 @@ class EvaluationScope : NotCopied {
 
 }  // namespace
 
-/// The mean losses of batches without gradients.
+/// The mean losses of batches without gradients; of a reproducible run this rank's part of sums.
 std::vector<double> Trainer::Run::validated(const std::vector<Batch>& batches) {
   if (batches.empty()) return {};
   if (options_.pipeline) {
     return options_.pipeline->evaluate(batches, std::vector<double>(batches.size(), 1));
   }
+  if (options_.reproducible) return {own_part(sum_of_losses(batches[0], 1))};
   return {loss_(batches[0]).full_tensor().item()};
 }
 
@@ -340,7 +351,7 @@ double Trainer::Run::evaluate() {
   const int64_t rows = options_.validation->rows();
   int64_t batches = (rows + micro_batch() - 1) / micro_batch();
   if (options_.validation_batches > 0) {
-    batches = std::min(batches, options_.validation_batches * options_.accumulate);
+    batches = std::min(batches, options_.validation_batches * micro_batches());
   }
   std::vector<double> losses, counts;
   std::vector<Batch> waiting;
@@ -358,7 +369,8 @@ double Trainer::Run::evaluate() {
   }
   validate();
   if (losses.empty()) fail("trainer: validation has no target that counts, expected at least one");
-  return mean_loss(losses, counts);
+  if (!options_.reproducible) return mean_loss(losses, counts);
+  return sum_over_rows(losses) / std::accumulate(counts.begin(), counts.end(), 0.0);
 }
 
 }  // namespace weft

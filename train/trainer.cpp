@@ -8,10 +8,18 @@
 
 namespace weft {
 
+/// Returns the loss, which a reproducible run takes from its model.
+static Trainer::Loss checked(Trainer::Loss loss, const TrainerOptions& options) {
+  if (options.reproducible && loss) {
+    fail("trainer: loss is given, expected the loss of a TransformerModel for reproducible");
+  }
+  return loss;
+}
+
 Trainer::Trainer(Module& model, std::shared_ptr<const Dataset> data, Optimizer& optimizer,
                  const Sharding& rows, TrainerOptions options, Loss loss)
-    : run_(std::make_unique<Run>(model, std::move(data), optimizer, rows, std::move(options),
-                                 std::move(loss))) {}
+    : run_(std::make_unique<Run>(model, std::move(data), optimizer, rows, options,
+                                 checked(std::move(loss), options))) {}
 
 Trainer::~Trainer() = default;
 

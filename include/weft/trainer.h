@@ -85,6 +85,11 @@ struct TrainerOptions {
   /// Steps between checks that ranks with the same parameters hold equal bits (`check_replicas`),
   /// before they are saved: a difference ends the run and names rank and parameter; 0: none.
   int64_t check_replicas = 0;
+  /// Losses and weights have the same bits on any number of ranks, threads, micro-steps, and with
+  /// any strategy of `fully_shard`: a rank computes one row at a time, and gradients are summed in
+  /// one binary tree over the rows of the batch, each time. `accumulate` has no effect. Errors name
+  /// what has no such sums.
+  bool reproducible = false;
   /// The run ends when so many validations in a row find no lower loss; 0: it goes on.
   int patience = 0;
   /// Saves to the folder "best" of `save` whenever a validation finds a lower loss.

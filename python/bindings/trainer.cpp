@@ -224,10 +224,11 @@ void bind_trainer(py::module_& m) {
       within(&C::scaler, option("loss_scale", &LossScalerOptions::scale)),
       option("most_skipped", &C::most_skipped), option("patience", &C::patience),
       option("keep_best", &C::keep_best), option("check_replicas", &C::check_replicas),
-      option("model_files", &C::model_files), option("metrics", &C::metrics),
-      in(option("save", &R::save)), in(option("save_every", &R::save_every)),
-      in(option("keep", &R::keep)), in(option("resume", &R::resume)),
-      in(option("allow_change", &R::allow_change)), in(option("heeds_signals", &R::heeds_signals)),
+      option("reproducible", &C::reproducible), option("model_files", &C::model_files),
+      option("metrics", &C::metrics), in(option("save", &R::save)),
+      in(option("save_every", &R::save_every)), in(option("keep", &R::keep)),
+      in(option("resume", &R::resume)), in(option("allow_change", &R::allow_change)),
+      in(option("heeds_signals", &R::heeds_signals)),
       function_field<const std::string&>("tell", &C::tell),
       function_field<const StepReport&>("on_step", &C::on_step),
       function_field<int64_t, double>("on_evaluation", &C::on_evaluation),
@@ -249,7 +250,8 @@ void bind_trainer(py::module_& m) {
       "on_evaluation(step, loss) and on_save(path), on all ranks. spike: a loss above so many "
       "times the median of the last 32 is a spike. patience: validations in a row without a lower "
       "loss that end the run. keep_best: saves to the folder best of `save`, too. "
-      "check_replicas: steps between checks that replicas of parameters have equal bits");
+      "check_replicas: steps between checks that replicas of parameters have equal bits. "
+      "reproducible: losses and weights have the same bits on any number of ranks and threads");
   trainer
       .def("run", &Trainer::run, Released(),
            "Resumes and runs the remaining steps. False when a signal or stop() ended it before")

@@ -166,6 +166,10 @@ TEST(Pipelined, RefusesOptionsThatDoNotFit) {
     options = formula_options();
     EXPECT_EQ(error_of(options, [](const TrainingBatch& batch) { return batch.ids; }),
               "trainer: loss is given with a pipeline, expected one of them");
+    options.reproducible = true;
+    EXPECT_EQ(error_of(options),
+              "trainer: model is a pipeline, expected one without stages for reproducible");
+    options.reproducible = false;
     const DeviceMesh& stages = run.model->stage_mesh();
     EXPECT_EQ(error_of(options, {}, Sharding(stages, {})),
               "trainer: mesh of the rows is mesh(dp=1), expected that of the pipeline, mesh(pp=2)");
