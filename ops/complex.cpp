@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "ops/engine/tensor_body.h"
@@ -97,16 +98,19 @@ Op complex_op(OpSpec spec) {
   return Op(std::move(spec));
 }
 
-/// A function with its derivative in terms of the operand, or of the result.
+/// A function with its derivative, or 1 / that with `is_inverse`, in terms of the operand, or of
+/// the result.
 template <class F>
-Op complex_function_op(const char* name, Tensor (*slope)(const Tensor&), bool by_result = false) {
+Op complex_function_op(const char* name, Tensor (*slope)(const Tensor&), bool by_result = false,
+                       bool is_inverse = false) {
   return complex_op(
       {.name = name,
        .rule = "... -> ...",
        .forward = [](const Call& c) { map_with<MapDomain::complex>(F{}, c.out(), c.in(0)); },
        .backward =
            [=](const Grad& g) {
-             g.give(0, mul(g.grad(), conj(slope(by_result ? g.out() : g.in(0)))));
+             const Tensor found = conj(slope(by_result ? g.out() : g.in(0)));
+             g.give(0, is_inverse ? div(g.grad(), found) : mul(g.grad(), found));
            },
        .saves_in = by_result ? std::vector<int>{} : std::vector<int>{0},
        .saves_out = by_result ? std::vector<int>{0} : std::vector<int>{}});
@@ -253,9 +257,10 @@ struct ComplexFunction {
   static const Op name##_of_complex_op = complex_function_op<Functor>(#name, __VA_ARGS__)
 WEFT_COMPLEX_OP(
     exp, ComplexExp, [](const Tensor& y) { return y; }, true);
-WEFT_COMPLEX_OP(log, ComplexLog, [](const Tensor& a) { return reciprocal(a); });
 WEFT_COMPLEX_OP(
-    sqrt, ComplexSqrt, [](const Tensor& y) { return div(0.5, y); }, true);
+    log, ComplexLog, [](const Tensor& a) { return a; }, false, true);
+WEFT_COMPLEX_OP(
+    sqrt, ComplexSqrt, [](const Tensor& y) { return mul(y, 2); }, true, true);
 WEFT_COMPLEX_OP(sin, ComplexSin, [](const Tensor& a) { return cos(a); });
 WEFT_COMPLEX_OP(cos, ComplexCos, [](const Tensor& a) { return neg(sin(a)); });
 WEFT_COMPLEX_OP(
@@ -358,7 +363,8 @@ Tensor sgn(const Tensor& a) {
   check_tensor("sgn", a);
   if (!is_complex(a)) return sign(a);
   const Tensor is_zero = equal(a, 0), length = abs(a);
-  return div(a, masked_fill(length, is_zero, 1));
+  // Infinity, so that the gradient at 0 is 0 as in PyTorch.
+  return div(a, masked_fill(length, is_zero, std::numeric_limits<double>::infinity()));
 }
 
 Tensor squared_magnitude(const Tensor& a) { return real(mul(a, conj(a))); }

@@ -19,6 +19,11 @@ inline Tensor function_of(const Op& op, const Tensor& a) {
   return op({as_floating(op.spec().name.c_str(), a)});
 }
 
+/// Whether a number is that real one.
+inline bool is_real(const Number& number, double value) {
+  return number.kind != Number::Kind::complex && number.value == value;
+}
+
 /// The angles of complex numbers, in [-pi, pi].
 Tensor complex_angle(const Tensor& a);
 

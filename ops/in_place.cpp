@@ -2,8 +2,12 @@
 #include "weft/ops/in_place.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 
+#include "ops/complex.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
@@ -17,6 +21,10 @@ namespace {
 
 enum class Values { any, floating };
 
+/// The ops that have no kernel for complex numbers, but a function that keeps their dtype.
+const std::set<std::string_view> kOfComplex = {"exp",  "log",  "neg",    "rsqrt", "sigmoid",
+                                               "sign", "sqrt", "square", "tanh"};
+
 /// A function of the family: an element-by-element op, and the same op writing over operand 0.
 class InPlace {
  public:
@@ -26,6 +34,9 @@ class InPlace {
 
   const Tensor& operator()(const Tensor& a) const;
   const Tensor& operator()(const Tensor& a, const Operand& b) const;
+  /// The same by a function that makes new memory, for a complex tensor.
+  const Tensor& of_complex(const Tensor& a, const std::function<Tensor(const Tensor&)>& function,
+                           bool also_recorded = false) const;
   /// Throws what operator() would throw for the operands.
   void check_operands(const Tensor& a, const Operand& b) const;
 
@@ -88,7 +99,8 @@ static DType number_dtype(DType a, const Number& b) {
 const Tensor& InPlace::operator()(const Tensor& a) const {
   check_tensor(name(), a);
   check_dtype(a.dtype(), a.dtype());
-  return run(a, {a});
+  if (!is_complex(a) || kOfComplex.count(apart_.spec().name) == 0) return run(a, {a});
+  return of_complex(a, [&](const Tensor& x) { return complex_function(apart_, x); });
 }
 
 void InPlace::check_operands(const Tensor& a, const Operand& b) const {
@@ -141,13 +153,39 @@ static const Tensor& computed_as(const Tensor& from, const Tensor& to) {
   return to;
 }
 
-/// Computes the result in new memory, recorded, copies it to `a`, and makes `a` that result.
+/// A copy of `a` in its place on the tape.
+static Tensor before_change(const Tensor& a) {
+  const Tensor kept = snapshot_of(a.block());
+  return computed_as(a, make_tensor(a.body()->layout, kept.storage(), 0, kept.body()->strides));
+}
+
+/// Copies a result, recorded, to `a`, and makes `a` that result.
+static void become(const Tensor& a, Tensor result) {
+  if (a.is_sharded() && result.sharding() != a.sharding()) {
+    result = redistributed(result, a.sharding());
+  }
+  if (a.device().kind != DeviceKind::meta) copy(a.block(), result.block());
+  changed(a, true);
+  computed_as(result, a);
+}
+
+const Tensor& InPlace::of_complex(const Tensor& a,
+                                  const std::function<Tensor(const Tensor&)>& function,
+                                  bool also_recorded) const {
+  check_changeable(name(), a);
+  if (!is_recorded(a) && !also_recorded) {
+    copy_(a, as_dtype(function(a), a.dtype()));
+    return a;
+  }
+  check_not_leaf(name(), a);
+  become(a, as_dtype(function(before_change(a)), a.dtype()));
+  return a;
+}
+
+/// Computes the result in new memory and makes `a` that.
 void InPlace::record(const Tensor& a, Tensors operands) const {
-  const TensorBody& body = *a.body();
   if (apart_.body().saved_in & 1) {
-    const Tensor kept = snapshot_of(a.block());
-    const Tensor before =
-        computed_as(a, make_tensor(body.layout, kept.storage(), 0, kept.body()->strides));
+    const Tensor before = before_change(a);
     for (Tensor& operand : operands) {
       if (operand.body() == a.body()) operand = before;
     }
@@ -155,13 +193,7 @@ void InPlace::record(const Tensor& a, Tensors operands) const {
   DType dtype = a.dtype();
   for (const Tensor& operand : operands) dtype = promote(dtype, operand.dtype());
   for (Tensor& operand : operands) operand = as_dtype(operand, dtype);
-  Tensor result = as_dtype(apart_(operands), a.dtype());
-  if (a.is_sharded() && result.sharding() != a.sharding()) {
-    result = redistributed(result, a.sharding());
-  }
-  if (a.device().kind != DeviceKind::meta) copy(a.block(), result.block());
-  changed(a, true);
-  computed_as(result, a);
+  become(a, as_dtype(apart_(operands), a.dtype()));
 }
 
 /// The name of an op, as an argument of a template.
@@ -189,7 +221,14 @@ const Tensor& mul_(const Tensor& a, const Operand& b) { return over<"mul">(a, b)
 const Tensor& div_(const Tensor& a, const Operand& b) {
   return over<"div", Values::floating>(a, b);
 }
-const Tensor& pow_(const Tensor& a, const Operand& b) { return over<"pow">(a, b); }
+const Tensor& pow_(const Tensor& a, const Operand& b) {
+  if (!is_complex(a)) return over<"pow">(a, b);
+  in_place<"pow">().check_operands(a, b);
+  const auto power = [&](const Tensor& x) {
+    return b.is_number() ? pow(x, b.number) : pow(x, b.tensor);
+  };
+  return in_place<"pow">().of_complex(a, power, !b.is_number() && is_recorded(b.tensor));
+}
 const Tensor& floor_divide_(const Tensor& a, const Operand& b) {
   return over<"floor_divide">(a, b);
 }
@@ -207,10 +246,10 @@ const Tensor& bitwise_right_shift_(const Tensor& a, const Operand& b) {
 }
 
 const Tensor& addcmul_(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
-  return add_(a, value.value == 1 ? mul(b, c) : mul(mul(b, c), value));
+  return add_(a, is_real(value, 1) ? mul(b, c) : mul(mul(b, c), value));
 }
 const Tensor& addcdiv_(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
-  return add_(a, value.value == 1 ? div(b, c) : mul(div(b, c), value));
+  return add_(a, is_real(value, 1) ? div(b, c) : mul(div(b, c), value));
 }
 const Tensor& lerp_(const Tensor& a, const Tensor& end, const Operand& weight) {
   const Tensor way = sub(end, a);

@@ -157,15 +157,19 @@ static bool has_integers_only(const Tensor& a, const Tensor& b, const Tensor& c)
   return true;
 }
 
+static bool any_complex(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
+  return is_complex(a) || is_complex(b) || is_complex(c) || value.kind == Number::Kind::complex;
+}
+
 Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
-  if (!has_integers_only(a, b, c) && !is_complex(a) && !is_complex(b) && !is_complex(c))
+  if (!has_integers_only(a, b, c) && !any_complex(a, b, c, value))
     return call_on_three(addcmul_op, a, b, c, {.values = {value.value}});
   const Tensor product = mul(b, c);
-  return add(a, value.value == 1 ? product : mul(product, value));
+  return add(a, is_real(value, 1) ? product : mul(product, value));
 }
 
 Tensor addcdiv(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
-  if (is_complex(a) || is_complex(b) || is_complex(c)) return add(a, mul(div(b, c), value));
+  if (any_complex(a, b, c, value)) return add(a, mul(div(b, c), value));
   return call_on_three(addcdiv_op, a, b, c, {.values = {value.value}});
 }
 
@@ -274,7 +278,7 @@ Tensor gelu(const Tensor& a, std::string_view approximate) {
 }
 
 Tensor rsub(const Tensor& a, const Operand& b, const Number& alpha) {
-  return sub(next_to(a, b), alpha.value == 1 ? a : mul(a, alpha));
+  return sub(next_to(a, b), is_real(alpha, 1) ? a : mul(a, alpha));
 }
 
 Tensor frac(const Tensor& a) { return sub(a, trunc(a)); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "ops/complex.h"
 #include "ops/engine/tensor_body.h"
 #include "weft/error.h"
 #include "weft/ops.h"
@@ -15,9 +16,9 @@ static void check_dims(const char* what, int dims, const Tensor& a, const Others
 }
 
 static Tensor scaled_sum(const Tensor& c, const Tensor& product, Number beta, Number alpha) {
-  const Tensor scaled = alpha.value == 1 ? product : mul(product, alpha);
-  if (beta.value == 0) return scaled;
-  return add(beta.value == 1 ? c : mul(c, beta), scaled);
+  const Tensor scaled = is_real(alpha, 1) ? product : mul(product, alpha);
+  if (is_real(beta, 0)) return scaled;
+  return add(is_real(beta, 1) ? c : mul(c, beta), scaled);
 }
 
 Tensor addmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
@@ -30,7 +31,7 @@ Tensor addmv(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Num
 Tensor addr(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
   check_dims("addr", 1, a, b);
   check_tensor("addr", c);
-  if (beta.value == 1) return addcmul(c, unsqueeze(a, 1), b, alpha);
+  if (is_real(beta, 1)) return addcmul(c, unsqueeze(a, 1), b, alpha);
   return scaled_sum(c, outer(a, b), beta, alpha);
 }
 Tensor baddbmm(const Tensor& c, const Tensor& a, const Tensor& b, Number beta, Number alpha) {

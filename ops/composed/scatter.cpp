@@ -3,6 +3,7 @@
 #include <limits>
 #include <string_view>
 
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/engine/copied_view.h"
 #include "ops/promotion.h"
@@ -36,7 +37,7 @@ Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& sr
   check_tensor("index_add", a);
   if (a.ndim() == 0) return of_scalar(index_add, a, index, src, alpha);
   const int at = normalized_dim("index_add", dim, a.ndim());
-  const Tensor scaled = alpha.value == 1 ? src : mul(src, alpha);
+  const Tensor scaled = is_real(alpha, 1) ? src : mul(src, alpha);
   return add(a, add_slices(scaled, vector_of("index_add", index), at, places_of(a, at)));
 }
 

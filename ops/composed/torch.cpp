@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/promotion.h"
 #include "weft/ops.h"
@@ -177,7 +178,7 @@ void promote_by_dims(std::span<Tensor> operands) {
 static Tensor times(const char* what, const Tensor& a, const Operand& b, Number alpha) {
   check_tensor(what, a);
   const Tensor other = next_to(a, b);
-  return alpha.value == 1 ? other : mul(other, alpha);
+  return is_real(alpha, 1) ? other : mul(other, alpha);
 }
 using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
 static Tensor of_promoted(OfTwo function, const Tensor& a, const Tensor& b) {

@@ -156,13 +156,12 @@ struct process_attribute<weft::python::Signature>
   }
 };
 
-/// A real number, not a tensor.
+/// A number, real or complex, not a tensor.
 template <> struct type_caster<weft::Number> {
   PYBIND11_TYPE_CASTER(weft::Number, const_name("float"));
   bool load(handle source, bool) {
     weft::Operand operand;
     if (!weft::python::load_operand(source, operand) || !operand.is_number()) return false;
-    if (operand.number.kind == weft::Number::Kind::complex) return false;
     value = operand.number;
     return true;
   }

@@ -147,10 +147,12 @@ constexpr NamedFunction<OfOperands> kArithmetic[] = {
 
 /// other * alpha
 Operand scaled(const char* what, const Operand& other, const Number& alpha) {
-  if (alpha.value == 1) return other;
+  constexpr auto kComplex = Number::Kind::complex;
+  if (alpha.kind != kComplex && alpha.value == 1) return other;
   if (!other.is_number()) return mul(other.tensor, alpha);
-  if (other.number.kind == Number::Kind::complex) {
-    return Number(std::complex(other.number.value, other.number.imaginary) * alpha.value);
+  if (other.number.kind == kComplex || alpha.kind == kComplex) {
+    const auto whole = [](const Number& x) { return std::complex(x.value, x.imaginary); };
+    return Number(whole(other.number) * whole(alpha));
   }
   constexpr auto kFloating = Number::Kind::floating;
   const double product = other.number.value * alpha.value;

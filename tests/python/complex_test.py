@@ -5,6 +5,7 @@ uneven and empty parts; gradients with central differences in PyTorch's conventi
 import numpy as np
 import pytest
 import weft
+import weft.torch as T
 
 draws = np.random.default_rng(5)
 MESHES = [{"a": 1}, {"a": 3}, {"a": 4}, {"a": 2, "b": 2}]
@@ -331,6 +332,64 @@ def test_gradients_of_real_operands_are_real():
         weft.sum(weft.asarray(draw(2)).requires_grad_()).backward()
 
 
+K = 1 + 2j  # its real part is 1, which must not count as 1
+SCALED = {
+    "add": (lambda x, y: T.add(x, y, alpha=K), lambda x, y: x + K * y),
+    "sub_": (lambda x, y: x.clone().sub_(y, alpha=K), lambda x, y: x - K * y),
+    "rsub": (lambda x, y: T.rsub(x, y, alpha=K), lambda x, y: y - K * x),
+    "addmm": (lambda x, y: T.addmm(x, x, y.T @ x, beta=K, alpha=K),
+              lambda x, y: K * x + K * (x @ (y.T @ x))),
+    "addr": (lambda x, y: T.addr(x, x[:, 0], y[0], beta=1, alpha=K),
+             lambda x, y: x + K * np.outer(x[:, 0], y[0])),
+    "addcmul": (lambda x, y: T.addcmul(x, x, y, value=K), lambda x, y: x + K * x * y),
+    "addcdiv_": (lambda x, y: x.clone().addcdiv_(x, y, value=K), lambda x, y: x + K * x / y),
+    "index_add": (lambda x, y: T.index_add(x, 1, indices(x, 0, 1, 2), y, alpha=K),
+                  lambda x, y: x + K * y),
+    "pow_": (lambda x, y: x.clone().pow_(y), lambda x, y: x**y),
+    **{
+        f"{name}_": (
+            lambda x, y, f=name: getattr(x.clone(), f + "_")() * y,
+            lambda x, y, f=name: IN_PLACE[f](x) * y,
+        )
+        for name in ("exp", "log", "neg", "rsqrt", "sigmoid", "sqrt", "square", "tanh")
+    },
+}
+IN_PLACE = {
+    "exp": np.exp, "log": np.log, "neg": np.negative, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "sqrt": np.sqrt, "square": np.square,
+    "tanh": np.tanh,
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_complex_factors_and_changes_in_place(name):
+    ours, theirs = SCALED[name]
+    a, b = draw(2, 3), draw(2, 3)
+    check(ours(weft.asarray(a.copy()), weft.asarray(b.copy())).numpy(), theirs(a, b), name)
+    expected = differences(ours, a, b)
+
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 3})
+        x, y = (weft.distribute(weft.asarray(v.copy()), mesh, [weft.Shard(1)]) for v in (a, b))
+        loss_of(ours, x.requires_grad_(), y.requires_grad_()).backward()
+        for z, gradient in zip((x, y), expected):
+            assert np.allclose(z.grad.full_tensor().numpy(), gradient, atol=1e-5), name
+
+    weft.run_ranks(3, body)
+    real = weft.ones(2, 3)
+    if name == "addcmul":
+        assert T.addcmul(real, real, real, value=K).tolist() == [[2 + 2j] * 3] * 2
+
+
+def test_gradients_at_zero_are_those_of_pytorch():
+    for function, expected in ((weft.sign, 0), (weft.sqrt, np.inf * (1 + 1j)), (weft.abs, 0)):
+        x = weft.asarray(np.zeros(1, dtype="complex128")).requires_grad_()
+        y = function(x)
+        weight = weft.asarray([1 + 2j] if y.dtype.is_complex else [2.0]).to(y.dtype)
+        (found,) = weft.autograd.grad([y], [x], [weight])
+        assert found.numpy()[0] == expected, function
+
+
 def test_second_gradients():
     x = weft.asarray(np.array([0.3 + 0.4j])).requires_grad_()
     y = weft.real(weft.sum(weft.exp(x * x)))
@@ -354,6 +413,8 @@ REFUSED = [
     (lambda z: weft.linalg.eigsh(z[None] * z[:, None], 1), "linear operator: dtype is c64"),
     (lambda z: z.to(weft.float32), "cast: dtype of the tensor .* is c64, expected a real one for"),
     (lambda z: weft.fill_(weft.ones(2), 1j), "fill_: value is complex, expected a real number"),
+    (lambda z: weft.ones(2).pow_(z), "pow_: the result is c64, expected one that the tensor"),
+    (lambda z: z.abs_(), "abs_: operand 0 .* is c64"),
     (lambda z: weft.ones(2).add_(1j), "the result is c64, expected one that the tensor of f32"),
     (lambda z: weft.arange(0, 1j), "arange: a number is complex, expected real ones"),
     (lambda z: weft.arange(3, dtype=weft.complex64), "arange: dtype is c64, expected a real one"),
@@ -495,8 +556,6 @@ def test_covariance_and_what_has_no_complex_meaning():
 
 
 def test_values_that_are_written_have_the_dtype_of_the_tensor():
-    import weft.torch as T
-
     index = weft.asarray([0])
     double, single = weft.zeros((3,), dtype=weft.float64), weft.asarray([7.5], dtype=weft.float32)
     for made, src in ((weft.zeros((3,)), weft.asarray([2 + 3j])), (double, single)):
