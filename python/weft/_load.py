@@ -6,12 +6,9 @@ threads that compute wherever other programs run. It reads the policy when its l
 process that has loaded the library before keeps its policy; weft then uses fewer threads where
 other programs run."""
 
-import ctypes
 import importlib.util
 import math
 import os
-import pathlib
-import platform
 import sys
 
 # These are the names of /proc/cpuinfo; abm is lzcnt.
@@ -35,7 +32,7 @@ def _refuse_subinterpreter():
 def _refuse_old_processor(path="/proc/cpuinfo"):
     """Raises ImportError on a processor that lacks instructions of the library, which would end the
     process when it is loaded."""
-    if platform.machine() != "x86_64":
+    if os.uname().machine != "x86_64":
         return
     try:
         with open(path) as lines:
@@ -92,6 +89,9 @@ def _load_cuda():
     spec = importlib.util.find_spec("weft_cuda")
     if spec is None:
         return
+    import ctypes
+    import pathlib
+
     for library in pathlib.Path(spec.origin).parent.glob("lib/libweft.so.*"):
         ctypes.CDLL(str(library))
 

@@ -3,14 +3,14 @@
 
 import importlib.util
 import os
-import pathlib
-import subprocess
 import sys
 
 
 def _prefix():
     """The folder whose bin/ has the program that belongs to this package: in a wheel the package
     itself, in a build tree or a system's package one above it."""
+    import pathlib
+
     module = pathlib.Path(sys.modules["weft._weft"].__file__).resolve()
     for folder in module.parents[:5]:
         if (folder / "bin" / "weft").is_file():
@@ -22,6 +22,8 @@ def _prefix():
 
 def _program():
     """The program, of the package weft_cuda if that is installed."""
+    import pathlib
+
     cuda = importlib.util.find_spec("weft_cuda")
     if cuda is not None:
         return pathlib.Path(cuda.origin).parent / "bin" / "weft"
@@ -64,6 +66,8 @@ def estimate(**flags):
     schedule. The flags are those of `weft estimate`: estimate(model="small", mesh="dp=2,tp=2",
     strategy="full_shard", dtype="bf16", batch=16, seq=512, machine="h100"). ValueError describes a
     wrong flag."""
+    import subprocess
+
     words = []
     for name, value in flags.items():
         name = name.replace("_", "-")

@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import platform
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ def _cpuinfo(path, flags):
     return path
 
 
-@pytest.mark.skipif(_load.platform.machine() != "x86_64", reason="another architecture")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="another architecture")
 def test_older_processor_is_refused(tmp_path):
     _load._refuse_old_processor(_cpuinfo(tmp_path / "new", _FLAGS))
     old = _cpuinfo(tmp_path / "old", _FLAGS.replace(" avx2", "").replace(" abm", ""))

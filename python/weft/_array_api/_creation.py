@@ -2,8 +2,7 @@
 """New tensors. `mesh` and `placements`, which the standard lacks, shard them at creation."""
 
 import numbers
-
-import numpy as np
+import sys
 
 from weft import _weft
 from weft._arguments import described, tensor_of
@@ -12,8 +11,15 @@ from weft._array_api._dtypes import check_fits
 __all__ = ["asarray", "eye", "full", "full_like"]
 
 
+def _is_of_numpy(value, *names):
+    """Whether the value has one of these types of NumPy, which `import weft` does not load: half of
+    its time."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, tuple(getattr(numpy, name) for name in names))
+
+
 def _dtype_of_number(value):
-    if isinstance(value, (bool, np.bool_)):
+    if isinstance(value, bool) or _is_of_numpy(value, "bool_"):
         return _weft.bool
     if isinstance(value, numbers.Integral):
         return _weft.int64
@@ -76,6 +82,8 @@ _WIDENED = (_weft.bfloat16, _weft.float8_e4m3fn, _weft.float8_e5m2)
 def _numpy_of(obj, dtype, copy):
     """Nested sequences and numbers as an array; Python floats become float32, and complex numbers
     complex64."""
+    import numpy as np
+
     if copy is False:
         raise ValueError(
             f"asarray: copy is False for a {type(obj).__name__}, expected None or True"
@@ -99,6 +107,8 @@ def _numpy_of(obj, dtype, copy):
 
 def _shared(obj, dtype, copy):
     """`obj` as a tensor that shares its memory where possible."""
+    import numpy as np
+
     is_numpy = isinstance(obj, (np.ndarray, np.generic))
     if not is_numpy and hasattr(obj, "__dlpack__"):
         return _weft.from_dlpack(obj, copy=copy)
