@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/elastic.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,14 +10,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
@@ -27,41 +29,71 @@ namespace weft::cli {
 namespace fs = std::filesystem;
 
 static constexpr const char* kHostMemory = "/dev/shm";
-static constexpr const char* kCopiesPrefix = "weft-copies-";
+static constexpr const char* kPrefix = "weft-job-";
 
-/// Removes this user's copies of launchers that are gone.
-static void forget_old_copies() {
-  const std::string prefix = concat(kCopiesPrefix, ::getuid(), '-');
+/// Opens a folder of this user and locks it; -1 where others hold it, or it is none. Others may
+/// make something of that name where all may write: a link is not followed.
+static int locked_folder(const std::string& path) {
+  const int opened = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (opened < 0) return -1;
+  struct stat status {};
+  const bool is_mine = ::fstat(opened, &status) == 0 && status.st_uid == ::getuid();
+  if (is_mine && ::flock(opened, LOCK_EX | LOCK_NB) == 0) return opened;
+  ::close(opened);
+  return -1;
+}
+
+/// Returns the folders of this user's jobs.
+static std::vector<std::string> job_folders(const std::string& prefix) {
+  std::vector<std::string> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(kHostMemory, error)) {
-    const std::string name = entry.path().filename().string();
-    if (!name.starts_with(prefix)) continue;
-    const int launcher = std::atoi(name.c_str() + prefix.size());
-    const bool is_alive = launcher > 0 && (::kill(launcher, 0) == 0 || errno == EPERM);
-    struct stat status {};
-    if (is_alive || ::lstat(entry.path().c_str(), &status) != 0) continue;
-    // Others may make something of that name where all may write; a link is not followed.
+    if (entry.path().filename().string().starts_with(prefix)) found.push_back(entry.path());
+  }
+  return found;
+}
+
+/// Removes this user's folders of launchers that are gone, which hold no lock.
+static void forget_old_jobs() {
+  for (const std::string& path : job_folders(concat(kPrefix, ::getuid(), '-'))) {
+    const int locked = locked_folder(path);
+    if (locked < 0) continue;
     std::error_code ignored;
-    if (S_ISDIR(status.st_mode) && status.st_uid == ::getuid()) fs::remove_all(entry, ignored);
+    fs::remove_all(path, ignored);
+    ::close(locked);
   }
 }
 
-HostCopies::HostCopies() : folder_(concat(kHostMemory, '/', kCopiesPrefix, new_job())) {
-  forget_old_copies();
-  if (::mkdir(folder_.c_str(), 0700) != 0) {
-    fail_call("--redundancy host", folder_, ": ", std::strerror(errno));
-  }
+bool JobFolder::take() {
+  path_ = concat(kHostMemory, '/', kPrefix, new_job());
+  if (::mkdir(path_.c_str(), 0700) != 0) fail_call("run", path_, ": ", std::strerror(errno));
+  descriptor_ = locked_folder(path_);
+  if (descriptor_ < 0) return false;
+  struct stat status {};
+  if (::stat(path_.c_str(), &status) == 0) return true;
+  ::close(descriptor_);
+  return false;
 }
 
-HostCopies::~HostCopies() {
+JobFolder::JobFolder() {
+  forget_old_jobs();
+  constexpr int kTries = 10;
+  for (int i = 0; i < kTries; ++i) {
+    if (take()) return;
+  }
+  fail_call("run", path_, " could not be locked");
+}
+
+JobFolder::~JobFolder() {
   std::error_code ignored;
-  fs::remove_all(folder_, ignored);
+  fs::remove_all(path_, ignored);
+  ::close(descriptor_);
 }
 
-bool HostCopies::has_news() {
+bool JobFolder::has_news() {
   std::string newest;
   std::error_code error;
-  for (const auto& run : fs::directory_iterator(folder_, error)) {
+  for (const auto& run : fs::directory_iterator(copies(), error)) {
     newest += newest_complete_checkpoint(run.path().string());
   }
   return newest != std::exchange(newest_, newest);
@@ -84,9 +116,7 @@ RankBounds rank_bounds(const std::string& text) {
   return bounds;
 }
 
-static std::string file_of(int launcher) {
-  return (fs::temp_directory_path() / concat("weft-elastic-", ::getuid(), '-', launcher)).string();
-}
+static constexpr const char* kRanksFile = "/ranks";
 
 namespace {
 
@@ -112,14 +142,9 @@ static void write_wanted(const std::string& file, const Wanted& wanted) {
   fs::rename(next, file);
 }
 
-ElasticRanks::ElasticRanks(RankBounds bounds, int ranks)
-    : bounds_(bounds), ranks_(ranks), file_(file_of(::getpid())) {
+ElasticRanks::ElasticRanks(const JobFolder& folder, RankBounds bounds, int ranks)
+    : bounds_(bounds), ranks_(ranks), file_(folder.path() + kRanksFile) {
   write_wanted(file_, {bounds_, ranks_});
-}
-
-ElasticRanks::~ElasticRanks() {
-  std::error_code ignored;
-  fs::remove(file_, ignored);
 }
 
 bool ElasticRanks::is_changed() const {
@@ -128,7 +153,8 @@ bool ElasticRanks::is_changed() const {
 }
 
 bool ElasticRanks::take(const LaunchReport& report) {
-  if (const auto wanted = read_wanted(file_); wanted && wanted->ranks != ranks_) {
+  const auto wanted = read_wanted(file_);
+  if (wanted && (report.stopped || wanted->ranks != ranks_)) {
     ranks_ = std::clamp(wanted->ranks, bounds_.least, bounds_.most);
     return true;
   }
@@ -138,18 +164,24 @@ bool ElasticRanks::take(const LaunchReport& report) {
 }
 
 void resize_job(int launcher, int ranks) {
-  const std::string file = file_of(launcher);
-  auto wanted = read_wanted(file);
-  if (!wanted || (::kill(launcher, 0) != 0 && errno != EPERM)) {
-    fail("resize: process ", launcher,
-         " has no elastic job, expected that of a weft run --elastic");
+  for (const std::string& path : job_folders(concat(kPrefix, ::getuid(), '-', launcher, '-'))) {
+    // One that can be locked is of a launcher that was killed.
+    if (const int locked = locked_folder(path); locked >= 0) {
+      ::close(locked);
+      continue;
+    }
+    struct stat status {};
+    if (::lstat(path.c_str(), &status) != 0 || status.st_uid != ::getuid()) continue;
+    auto wanted = read_wanted(path + kRanksFile);
+    if (!wanted) continue;
+    if (ranks < wanted->bounds.least || ranks > wanted->bounds.most) {
+      fail("resize: number of ranks is ", ranks, ", expected ", wanted->bounds.least, " to ",
+           wanted->bounds.most, ", as --elastic says");
+    }
+    wanted->ranks = ranks;
+    return write_wanted(path + kRanksFile, *wanted);
   }
-  if (ranks < wanted->bounds.least || ranks > wanted->bounds.most) {
-    fail("resize: number of ranks is ", ranks, ", expected ", wanted->bounds.least, " to ",
-         wanted->bounds.most, ", as --elastic says");
-  }
-  wanted->ranks = ranks;
-  write_wanted(file, *wanted);
+  fail("resize: process ", launcher, " has no elastic job, expected that of a weft run --elastic");
 }
 
 void add_resize(CLI::App& program) {

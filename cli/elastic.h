@@ -8,18 +8,25 @@
 
 namespace weft::cli {
 
-/// A folder in the memory of this host where ranks keep copies of their state (WEFT_COPIES). It
-/// outlives them, and ends with the launcher; folders of launchers that were killed are removed.
-class HostCopies : NotCopied {
+/// A folder of a job in the memory of this host. It outlives the ranks and ends with the launcher;
+/// folders of launchers that were killed are removed.
+class JobFolder : NotCopied {
  public:
-  HostCopies();
-  ~HostCopies();
-  const std::string& folder() const { return folder_; }
+  JobFolder();
+  ~JobFolder();
+  const std::string& path() const { return path_; }
+  /// Where ranks keep copies of their state (WEFT_COPIES).
+  std::string copies() const { return path_ + "/copies"; }
   /// True if a copy has been made since the last call.
   bool has_news();
 
  private:
-  std::string folder_, newest_;
+  /// False where another process removes the folder.
+  bool take();
+
+  std::string path_, newest_;
+  /// Locked as long as the launcher lives.
+  int descriptor_ = -1;
 };
 
 /// The numbers of ranks that a job may have.
@@ -29,11 +36,10 @@ struct RankBounds {
 /// Reads "2:4". std::invalid_argument.
 RankBounds rank_bounds(const std::string& text);
 
-/// The number of ranks that a job should have: a file that `weft resize` changes.
+/// The number of ranks that a job should have: a file in its folder that `weft resize` changes.
 class ElasticRanks : NotCopied {
  public:
-  ElasticRanks(RankBounds bounds, int ranks);
-  ~ElasticRanks();
+  ElasticRanks(const JobFolder& folder, RankBounds bounds, int ranks);
   int ranks() const { return ranks_; }
   /// True when another number is wanted than the job has.
   bool is_changed() const;

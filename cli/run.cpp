@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -12,7 +13,6 @@
 #include <iostream>
 #include <memory>
 #include <string_view>
-#include <thread>
 #include <utility>
 
 #include "cli/commands.h"
@@ -35,8 +35,8 @@ static constexpr const char* kFlightPrefix = "weft-flight-";
 static constexpr size_t kFlightsKept = 16;
 static constexpr double kLongestTimeout = 1e9;
 static constexpr int kMostRestarts = 1'000'000;
-/// Restarts of an elastic job that does not say how many.
-static constexpr int kElasticRestarts = 100;
+/// Restarts of a job with --elastic or --redundancy that does not say how many.
+static constexpr int kOwnRestarts = 100;
 static constexpr std::string_view kWithValue[] = {"-n",         "--np",        "--timeout",
                                                   "--restarts", "--elastic",   "--redundancy",
                                                   "--hosts",    "--host-rank", "--rendezvous"};
@@ -123,20 +123,21 @@ struct JobStart {
 
 /// What a job keeps from one start to the next.
 struct KeptJob {
-  std::unique_ptr<HostCopies> copies;
+  std::unique_ptr<JobFolder> folder;
   std::unique_ptr<ElasticRanks> elastic;
+  bool has_copies = false;
 
-  explicit KeptJob(const LaunchedProgram& o) {
-    if (!o.elastic.empty()) {
-      const RankBounds bounds = rank_bounds(o.elastic);
-      if (o.ranks < bounds.least || o.ranks > bounds.most) {
-        fail("run: -n is ", o.ranks, ", expected ", bounds.least, " to ", bounds.most,
-             ", as --elastic says");
-      }
-      elastic = std::make_unique<ElasticRanks>(bounds, o.ranks);
+  explicit KeptJob(const LaunchedProgram& o) : has_copies(o.redundancy == "host") {
+    const RankBounds bounds = o.elastic.empty() ? RankBounds() : rank_bounds(o.elastic);
+    if (!o.elastic.empty() && (o.ranks < bounds.least || o.ranks > bounds.most)) {
+      fail("run: -n is ", o.ranks, ", expected ", bounds.least, " to ", bounds.most,
+           ", as --elastic says");
     }
-    if (o.redundancy == "host") copies = std::make_unique<HostCopies>();
+    if (!o.elastic.empty() || has_copies) folder = std::make_unique<JobFolder>();
+    if (!o.elastic.empty()) elastic = std::make_unique<ElasticRanks>(*folder, bounds, o.ranks);
   }
+  /// True if the job has gone on since its last start.
+  bool has_gone_on() const { return has_copies && folder->has_news(); }
 };
 
 }  // namespace
@@ -159,7 +160,7 @@ static LaunchReport launched(const LaunchedProgram& o, const std::vector<std::st
   if (start.number > 0) {
     options.environment.emplace_back("WEFT_RESTART", std::to_string(start.number));
   }
-  if (kept.copies) options.environment.emplace_back("WEFT_COPIES", kept.copies->folder());
+  if (kept.has_copies) options.environment.emplace_back("WEFT_COPIES", kept.folder->copies());
   if (kept.elastic) options.stops = [&] { return kept.elastic->is_changed(); };
   const LaunchReport report = launch(command, options);
   outlive_readers();
@@ -221,6 +222,19 @@ static bool may_restart(const LaunchReport& report) {
          std::ranges::find(kFinal, report.code) == std::end(kFinal);
 }
 
+/// Waits so many seconds; returns the signal that ended the wait, or 0.
+static int signal_within(double seconds) {
+  sigset_t signals, before;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, &before);
+  const auto whole = static_cast<time_t>(seconds);
+  const timespec time{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+  const int signal = ::sigtimedwait(&signals, nullptr, &time);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return std::max(signal, 0);
+}
+
 /// Runs the program, again after failures, and returns the exit code.
 static int run_program(const LaunchedProgram& o) {
   if (o.command.empty() || o.command[0].empty()) {
@@ -228,9 +242,9 @@ static int run_program(const LaunchedProgram& o) {
   }
   using Clock = std::chrono::steady_clock;
   constexpr double kLongestWait = 60;
-  const int most = o.restarts >= 0 ? o.restarts : o.elastic.empty() ? 0 : kElasticRestarts;
-  if (most > 0) restarted(o.command);
   const KeptJob kept(o);
+  const int most = o.restarts >= 0 ? o.restarts : kept.folder ? kOwnRestarts : 0;
+  if (most > 0 || kept.elastic) restarted(o.command);
   const auto began = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - began).count(); };
   JobStart start{.ranks = o.ranks, .number = 0, .seconds = o.timeout};
@@ -239,8 +253,9 @@ static int run_program(const LaunchedProgram& o) {
     if (o.timeout > 0 && start.number > 0) start.seconds = std::max(1e-3, o.timeout - passed());
     const LaunchReport report =
         launched(o, start.number == 0 ? o.command : restarted(o.command), start, kept);
+    if (report.told) return report.code;
     const bool has_failed = may_restart(report);
-    if (kept.elastic && !report.told && (has_failed || report.requested)) {
+    if (kept.elastic && (has_failed || report.requested || report.stopped)) {
       if (!kept.elastic->take(report)) return report.code;
       start.ranks = kept.elastic->ranks();
     } else if (!has_failed) {
@@ -248,7 +263,7 @@ static int run_program(const LaunchedProgram& o) {
     }
     if (has_failed && failures++ == most) return report.code;
     // A job that has gone on since its last start goes on at once.
-    const bool has_gone_on = !has_failed || (kept.copies && kept.copies->has_news());
+    const bool has_gone_on = !has_failed || kept.has_gone_on();
     if (has_gone_on) next_wait = 1;
     const double wait = has_gone_on ? 0 : next_wait;
     if (o.timeout > 0 && passed() + wait >= o.timeout) {
@@ -260,7 +275,7 @@ static int run_program(const LaunchedProgram& o) {
                         wait > 0 ? concat(" in ", wait, " s") : " at once",
                         kept.elastic ? concat(" with -n ", start.ranks) : "", "\n");
     if (wait == 0) continue;
-    std::this_thread::sleep_for(std::chrono::duration<double>(wait));
+    if (const int signal = signal_within(wait)) return 128 + signal;
     next_wait = std::min(2 * wait, kLongestWait);
   }
 }
@@ -312,7 +327,7 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
       ->type_name("S");
   takes_whole(run->add_option("--restarts", o.restarts,
                               "Start again after so many failures of a rank (default: 0; 100 "
-                              "with --elastic)"),
+                              "with --elastic or --redundancy)"),
               0, kMostRestarts);
   takes_whole(run->add_option("--hosts", o.hosts,
                               "Hosts, on each of which such a command starts N ranks (default: 1)"),

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "ops/complex.h"
+#include "ops/engine/copied_view.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/promotion.h"
@@ -276,10 +277,6 @@ static Tensors gradients_of_assign(const Tensor& gradient,
 void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_of,
              const Operand& b) {
   check_tensor("assign_", a);
-  if (a.is_sharded() && a.sharding().has_partial()) {
-    fail("assign_: the tensor ", a.shape(), " is laid out over ", a.sharding(),
-         ", expected one without a Partial; redistribute it first");
-  }
   const auto without_tape = [&](const Tensor& x) {
     const NoGrad no_grad;
     return part_of(x);
@@ -291,11 +288,17 @@ void assign_(const Tensor& a, const std::function<Tensor(const Tensor&)>& part_o
   }
   const bool is_there = !b.is_number() && shows_same(b.tensor, part);
   const uint32_t changes = a.storage()->recorded_changes();
-  const bool is_current = a.body()->recorded_changes + (is_there ? 1u : 0u) >= changes;
+  const uint32_t own = is_there ? recorded_through(b.tensor, a) : 0;
+  const bool is_current = a.body()->recorded_changes + own >= changes;
   const bool grad_enabled = Context::current().grad_enabled;
   const bool is_recorded_b = !b.is_number() && is_recorded(b.tensor);
-  if (!grad_enabled || (!a.body()->node && !is_recorded_b)) {
-    if (is_there) return;
+  const bool is_plain = !grad_enabled || (!a.body()->node && !is_recorded_b);
+  if (is_plain && is_there) return;
+  if (a.is_sharded() && a.sharding().has_partial()) {
+    fail("assign_: the tensor ", a.shape(), " is laid out over ", a.sharding(),
+         ", expected one without a Partial; redistribute it first");
+  }
+  if (is_plain) {
     return b.is_number() ? fill_(part, b.number) : copy_(part, expand(b.tensor, part.shape()));
   }
   check_not_leaf("assign_", a);

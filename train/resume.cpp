@@ -43,7 +43,7 @@ static std::string best_folder(const ResumeOptions& o) { return concat(o.save, "
 static void check_not_of_another_run(const ResumeOptions& o) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (o.save.empty() || !is_directory(o.save)) return;
+  if (o.save.empty() || continues_copies(o) || !is_directory(o.save)) return;
   fs::path from = o.resume.empty() ? fs::path() : fs::canonical(o.resume, ignored);
   if (is_object_path(o.resume)) from = object_path(o.resume);
   // --resume may also name one checkpoint of the directory.
@@ -66,7 +66,7 @@ static void check_not_of_another_run(const ResumeOptions& o) {
 
 /// Checks that a new run keeps no best checkpoint next to that of another run.
 static void check_best(const ResumeOptions& o, bool keeps_best) {
-  if (!keeps_best || !o.resume.empty()) return;
+  if (!keeps_best || !o.resume.empty() || continues_copies(o)) return;
   const size_t held = list_checkpoints(best_folder(o)).size();
   if (held == 0) return;
   fail(option(o, "save"), ' ', best_folder(o), " holds ", held, " checkpoint", held == 1 ? "" : "s",
@@ -297,30 +297,24 @@ int64_t RunSaver::resume(RunDescription run) {
 }
 
 /// Nobody can load a checkpoint of ranks that will draw unequal numbers.
-static void check_random(const Communicator& world) {
+void RunSaver::check_random() const {
   const RandomState& random = Context::current().random;
   const std::string own = concat("seed ", random.seed, ", stream ", random.stream);
-  const std::string first = world.broadcast(own, 0);
-  fail_on_all_ranks(world, own == first ? ""
-                                        : concat("trainer: random state of rank ", world.rank(),
-                                                 " is ", own, ", expected ", first,
-                                                 ", that of rank 0; draw the same numbers on all "
-                                                 "ranks"));
-}
-
-/// Saves after the step `step_`, and returns when all ranks have.
-std::string RunSaver::save_now(CheckpointSaver& saver) {
-  used_.compare();
-  check_random(world_);
-  const std::string path = saver.save(step_, state_);
-  world_.barrier();
-  saver.note_saved();
-  return path;
+  const std::string first = world_.broadcast(own, 0);
+  fail_on_all_ranks(world_, own == first ? ""
+                                         : concat("trainer: random state of rank ", world_.rank(),
+                                                  " is ", own, ", expected ", first,
+                                                  ", that of rank 0; draw the same numbers on all "
+                                                  "ranks"));
 }
 
 void RunSaver::save_best(int64_t step) {
   step_ = step;
-  const std::string path = save_now(*best_saver_);
+  used_.compare();
+  check_random();
+  const std::string path = best_saver_->save(step, state_);
+  world_.barrier();
+  best_saver_->note_saved();
   if (world_.rank() == 0) keep_model_files(kept_model_files(options_.save), best_folder(options_));
   tell(concat("saved ", printable(path)));
   if (all_options_.on_save) all_options_.on_save(path);
@@ -346,7 +340,7 @@ bool RunSaver::after_step(int64_t step, bool is_last, bool stops) {
   const bool stopping = signal != 0 || agreed[1] != 0;
   if (signal != 0) ended_by = signal;
   if (!saver_) return stopping;
-  if (copier_ && !stopping && !is_last) save_now(*copier_);
+  if (copier_ && !stopping && !is_last) copy();
   // Reports a failed save at the next step, not at the next save.
   if (!saver_->is_saving()) saver_->wait();
   const bool is_saved =
@@ -361,9 +355,10 @@ bool RunSaver::after_step(int64_t step, bool is_last, bool stops) {
     return "";
   });
   used_.compare();
-  check_random(world_);
+  check_random();
   under_way_ = saver_->save_async(step, state_);
   if (stopping || is_last) finish_save();
+  if (copier_ && is_last) remove_copies();
   return stopping;
 }
 

@@ -19,6 +19,9 @@ namespace weft {
 
 class Ema;
 
+/// True if this is a restart of a run that has copies in the memory of the host.
+bool continues_copies(const ResumeOptions& options);
+
 /// Saves a run and takes it up again: model, optimizer, random state and steps done, from which the
 /// order of the data follows. One a rank; calls are collective.
 class RunSaver {
@@ -50,9 +53,12 @@ class RunSaver {
   void take_up();
   /// Makes `copier_`, where the launcher keeps copies (WEFT_COPIES).
   void begin_copies();
+  void remove_copies();
+  /// Saves to `copier_`; without memory for that the run goes on without copies.
+  void copy();
+  void check_random() const;
   /// The newest complete copy that is not older than the newest checkpoint, or "".
   std::string newest_copy(const std::set<std::string>& suspects) const;
-  std::string save_now(CheckpointSaver& saver);
   void take_weights(const std::string& path);
   void listen(bool listens) const;
   void finish_save();

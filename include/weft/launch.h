@@ -54,8 +54,10 @@ struct LaunchReport {
   /// rank handled, which then exited with 128 + SIGTERM, SIGINT, SIGUSR2 or SIGHUP, as `weft train`
   /// does after it has saved.
   bool requested = false;
-  /// The launcher itself was told to end by a signal.
+  /// The launcher itself got one of these signals.
   bool told = false;
+  /// LaunchOptions::stops ended the ranks.
+  bool stopped = false;
 };
 
 /// A key that no other launch has: "<user>-<process>-<random, hex>".

@@ -220,6 +220,13 @@ JoinedDims joined(const char* what, const Tensor& a, const std::vector<DimIndex>
     fail(what, ": dim is ", indices.back().dim, ", expected one of the ", a.ndim(), " of ",
          a.shape());
   }
+  // Indices that are equal on all ranks are computed with, which does not keep their mark.
+  for (Tensor& one : given) {
+    const bool joins = given.size() > 1 && a.is_sharded() && !one.is_sharded();
+    if (joins && one.storage()->is_equal_on_ranks()) {
+      one = distribute(one, a.sharding().mesh(), {});
+    }
+  }
   const Tensors all = given.size() == 1 ? given : broadcast_tensors(given);
   JoinedDims made;
   made.shape = all[0].shape();

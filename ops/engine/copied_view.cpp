@@ -165,7 +165,8 @@ void CopiedView::put_back(const TensorBody& shown, bool is_recorded) {
     version = changes_of(base);
   }
   for (CopiedView* at = this; at; at = at->base.body()->copied.get()) {
-    at->recorded = at->base.storage()->recorded_changes();
+    const uint32_t now = at->base.storage()->recorded_changes();
+    at->own += now - std::exchange(at->recorded, now);
   }
 }
 
@@ -193,6 +194,14 @@ bool is_view_of(const Tensor& view, const Tensor& base) {
     if (!body->copied) return false;
   }
   return true;
+}
+
+uint32_t recorded_through(const Tensor& view, const Tensor& base) {
+  for (const TensorBody* body = view.body().get(); body->copied;
+       body = body->copied->base.body().get()) {
+    if (body->copied->base.storage() == base.storage()) return body->copied->own;
+  }
+  return 1;
 }
 
 bool shows_same(const Tensor& a, const Tensor& b) {

@@ -25,8 +25,8 @@ struct CopiedView final : public RefCounted {
   Tensor base = {}, part = {};
   /// The changes of base's memory that `part` shows: those of all ranks if it is over a mesh.
   std::atomic<uint64_t> version = 0;
-  /// The recorded ones.
-  uint32_t recorded = 0;
+  /// The recorded ones, and how many of them changes of `part` made.
+  uint32_t recorded = 0, own = 0;
   bool is_busy = false;
   /// Copies up to the tensor in memory, which all live as long as this one: no more than kDeepest.
   /// Beyond, `base` is that tensor, and the copy refuses changes and reads after later ones.
@@ -49,6 +49,10 @@ struct CopiedView final : public RefCounted {
 
   static void destroy(CopiedView* view) { delete view; }
 };
+
+/// Returns how many of the recorded changes of the memory of `base` were made through `view`, one
+/// of its views: 1 for a view that is held in that memory, which does not count them.
+uint32_t recorded_through(const Tensor& view, const Tensor& base);
 
 /// Works out, for a route of a view op, whether the whole result is a view of an operand of form
 /// `given`, and the result's form.

@@ -61,6 +61,11 @@ bool is_position(py::handle entry) {
   if (const auto tensor = tensor_of(entry)) {
     return tensor->ndim() == 0 && tensor->dtype() != DType::boolean;
   }
+  // An array of NumPy has __index__ too, which fails but for one element.
+  if (py::isinstance<py::array>(entry)) {
+    const auto array = py::reinterpret_borrow<py::array>(entry);
+    return array.ndim() == 0 && (array.dtype().kind() == 'i' || array.dtype().kind() == 'u');
+  }
   return PyIndex_Check(entry.ptr()) && !PyBool_Check(entry.ptr());
 }
 
@@ -241,9 +246,15 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
     const bool has_part = !indices.empty() || !turned.empty();
     const Tensor part = has_part ? selected(x, selections) : Tensor();
     if (!indices.empty()) given = index_put(part, indices, given);
-    if (!turned.empty()) given = flip(expand(next_to(part, given), part.shape()), turned);
+    // What `x[::-1] *= 2` assigns shows the elements of x, turned round, and is there already.
+    const bool is_shown = indices.empty() && !given.is_number() && is_copied_view(given.tensor);
+    if (!turned.empty() && !is_shown) {
+      given = flip(expand(next_to(part, given), part.shape()), turned);
+    }
     assign_(
-        x, [selections](const Tensor& from) { return selected(from, selections, false); }, given);
+        x,
+        [selections, is_shown](const Tensor& from) { return selected(from, selections, is_shown); },
+        given);
   });
 }
 

@@ -220,9 +220,10 @@ class LaunchedJob {
         send_all(SIGCONT);
         continue;
       }
-      if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+      const bool ends = signal == SIGINT || signal == SIGTERM || signal == SIGHUP;
+      report_.told |= ends || signal == SIGUSR2;
+      if (ends) {
         told_to_end_ = signal;
-        report_.told = true;
         if (std::ranges::all_of(ranks_, &LaunchRank::has_exited)) gives_up_ = true;
       }
       send_all(signal);
@@ -234,6 +235,7 @@ class LaunchedJob {
   void ask_whether_to_stop() {
     if (!asks() || !options_.stops()) return;
     told_to_end_ = SIGTERM;
+    report_.stopped = true;
     send_all(SIGTERM);
   }
 

@@ -41,7 +41,7 @@ TEST_F(Elastic, GoesOnFromTheNewestCopy) {
   expect(outcome, 0, "restart 1 of 1 at once");
   expect(run(concat("ckpt diff ", whole, "/step-*16-* ", killed, "/step-*16-*")), 0,
          " 0 differences");
-  const size_t from = outcome.text.find("resumed from /dev/shm/weft-copies-");
+  const size_t from = outcome.text.find("resumed from /dev/shm/weft-job-");
   ASSERT_NE(from, std::string::npos) << outcome.text;
   const std::string folder = outcome.text.substr(from + 13);
   EXPECT_FALSE(std::filesystem::exists(folder.substr(0, folder.find('/', 10))));

@@ -4,6 +4,7 @@
 Functions that mean the same in `weft` are the same objects. Those that differ are here: `max` with
 indices, unbiased `std`, `equal` as one bool, `sort` as a pair, ..."""
 
+import builtins as _builtins
 import operator as _operator
 import sys as _sys
 
@@ -151,6 +152,9 @@ def where(condition, input=None, other=None):
     """input where the condition holds, other elsewhere; the indices where it holds."""
     if input is None:
         return _weft.nonzero(condition)
+    if isinstance(input, _builtins.int) and isinstance(other, _builtins.int):
+        are_bool = isinstance(input, _builtins.bool) and isinstance(other, _builtins.bool)
+        input = full_like(condition, input, dtype=_weft.bool if are_bool else _weft.int64)
     return _where(condition, input, other)
 
 
