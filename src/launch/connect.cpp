@@ -128,7 +128,7 @@ static void connect_by_tcp(Connection& made, const Launched& launched, const Run
                    .size = launched.size,
                    .text = text_of_process(),
                    .timeout = launched.tcp_timeout};
-  // Each weft run has a name of its own for its processes; the names of other launchers are equal.
+  // Each weft run names its processes separately; other launchers give all hosts one name.
   if (launched.by != "weft run") member.job += concat('/', launched.job);
   if (launched.local_size > 0 && launched.size % launched.local_size == 0) {
     member.local_size = launched.local_size;

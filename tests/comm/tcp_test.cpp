@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "src/comm/tcp/meeting.h"
+#include "src/comm/tcp/reception.h"
 #include "tests/comm/tcp_backend.h"
 #include "tests/support/processes.h"
 #include "weft/error.h"
@@ -72,11 +74,10 @@ TEST(Tcp, StrangersAreDropped) {
       strangers.push_back(std::move(socket));
     }
   });
-  std::vector<TcpMember> members = four(port);
+  const std::vector<TcpMember> members = four(port);
   std::jthread first([&] { EXPECT_EQ(errors_of({members[0]})[0], ""); });
   caller.join();
-  members.erase(members.begin());
-  EXPECT_EQ(errors_of(members), std::vector<std::string>(3));
+  EXPECT_EQ(errors_of({members.begin() + 1, members.end()}), std::vector<std::string>(3));
 }
 
 TEST(Tcp, NamesWhatIsWrongWithTheJob) {
@@ -115,9 +116,65 @@ TEST(Tcp, NamesWhatIsWrongWithOneRank) {
   const OwnedDescriptor other = listening_socket("localhost", port);
   expect_words(errors_of({members[0]})[0],
                concat("connect: port ", port, " of this host is in use, expected a free one"));
-  // Whatever listens there does not answer.
+  // The other listener does not answer.
   expect_words(errors_of({members[1]}, milliseconds(200))[0],
                concat("connect: rank 0 at localhost:", port, " ended the connection of rank 1"));
+}
+
+/// Connects to rank 0, which may not listen yet, and sends a card.
+OwnedDescriptor sent_card(uint16_t port, const TcpMember& member,
+                          const std::function<void(TcpCard&)>& change) {
+  TcpCard card = card_of(member, "");
+  change(card);
+  OwnedDescriptor socket;
+  std::string why;
+  const auto until = TcpClock::now() + std::chrono::seconds(5);
+  while (socket.get() < 0) socket = connected_socket({"localhost", port}, until, why);
+  EXPECT_TRUE(send_whole(socket.get(), &card, sizeof card, until));
+  return socket;
+}
+
+TEST(Tcp, NamesARankThatBehavesWrongly) {
+  const uint16_t port = free_port();
+  const auto error_of_first = [&](int rank, const std::function<void(TcpCard&)>& change) {
+    std::jthread other([&] { sent_card(port, tcp_member(port, rank, 3), change); });
+    return errors_of({tcp_member(port, 0, 3)}, milliseconds(2000))[0];
+  };
+  expect_words(error_of_first(2, [](TcpCard&) {}),
+               "connect: rank 2 (127.0.0.1) left before all had come");
+  expect_words(error_of_first(1, [](TcpCard& card) { card.version = 2; }),
+               "connect: the protocol of a process (127.0.0.1) is version 2, expected 1");
+  expect_words(error_of_first(5, [](TcpCard&) {}),
+               "connect: the rank of a process (127.0.0.1) is 5, expected 1 to 2");
+}
+
+TEST(Tcp, HostsThatDoNotReachEachOther) {
+  const uint16_t port = free_port();
+  // Nobody listens where this rank 1 says that it does.
+  OwnedDescriptor blocked;
+  std::jthread other([&] {
+    blocked = sent_card(port, tcp_member(port, 1, 3), [](TcpCard& card) { card.port = 1; });
+  });
+  for (const std::string& error :
+       errors_of({tcp_member(port, 0, 3), tcp_member(port, 2, 3)}, milliseconds(2000))) {
+    expect_words(error, "connect: rank 2 cannot reach rank 1 at 127.0.0.1:1: Connection refused");
+  }
+}
+
+TEST(Tcp, AnotherServiceListens) {
+  const OwnedDescriptor listener = listening_socket("localhost", 0);
+  const uint16_t port = port_of(listener.get());
+  std::jthread server([&] {
+    await_ready(listener.get(), POLLIN, TcpClock::now() + std::chrono::seconds(5));
+    const OwnedDescriptor guest(::accept(listener.get(), nullptr, nullptr));
+    const std::string words(sizeof(TcpCard), 'x');
+    TcpCard card;
+    const auto until = TcpClock::now() + std::chrono::seconds(5);
+    receive_whole(guest.get(), &card, sizeof card, until);
+    send_whole(guest.get(), words.data(), words.size(), until);
+  });
+  expect_words(errors_of({tcp_member(port, 1, 2)}, milliseconds(2000))[0],
+               concat("connect: rank 0 at localhost:", port, " answers in another protocol"));
 }
 
 TEST(Tcp, NobodyListens) {
@@ -131,7 +188,7 @@ TEST(Tcp, NobodyListens) {
   EXPECT_EQ(endpoint_of("[::1]:80").in_words(), "[::1]:80");
 }
 
-/// What a rank says of another one, in a call of which that one is killed.
+/// Returns 3 if a call in which rank 2 is killed names that rank in time.
 int rank_that_sees_a_death(const TcpMember& member, size_t floats) {
   const auto engine = tcp_engine(member, std::chrono::seconds(60));
   const Communicator world(mpi_world(engine, std::vector<int>(4)));

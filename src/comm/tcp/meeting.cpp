@@ -17,21 +17,11 @@
 #include "src/comm/tcp/reception.h"
 #include "src/comm/world.h"
 #include "weft/error.h"
-#include "weft/extend/hash.h"
 
 namespace weft {
 
-static TcpCard card_of(const TcpMember& member, const std::string& text) {
-  TcpCard card;
-  card.rank = member.rank;
-  card.size = member.size;
-  card.job = xxh3_of(std::as_bytes(std::span(member.job)));
-  put(card.text, text);
-  return card;
-}
-
 /// Sends what is wrong, if anything, to a process that may have gone.
-static void answer(int socket, const TcpMember& member, const std::string& wrong) {
+static void answer_process(int socket, const TcpMember& member, const std::string& wrong) {
   const TcpCard card = card_of(member, wrong);
   send_whole(socket, &card, sizeof card, TcpClock::now() + std::chrono::seconds(5));
 }
@@ -55,7 +45,7 @@ class TcpFirst {
     if (wrong_.empty()) take_reports();
     if (!wrong_.empty()) refuse_late();
     for (const TcpArrival& guest : guests_) {
-      if (guest.socket.get() >= 0) answer(guest.socket.get(), member_, wrong_);
+      if (guest.socket.get() >= 0) answer_process(guest.socket.get(), member_, wrong_);
     }
     if (!wrong_.empty()) fail_call("connect", wrong_);
     TcpProcesses made;
@@ -105,7 +95,7 @@ class TcpFirst {
     while (missing_ > 0) {
       const std::optional<TcpArrival> guest = reception_.next(until, {}, none);
       if (!guest) return;
-      answer(guest->socket.get(), member_, wrong_);
+      answer_process(guest->socket.get(), member_, wrong_);
       --missing_;
     }
   }
@@ -148,13 +138,13 @@ class TcpFirst {
     const TcpCard& card = guest.card;
     const std::string who = concat("rank ", card.rank, " (", guest.name, ")");
     if (card.version == TcpCard().version && card.job != card_of(member_, "").job) {
-      answer(guest.socket.get(), member_,
-             concat("the job at ", member_.rendezvous.in_words(), " is ", in_quotes(member_.job),
-                    ", expected that of ", who));
+      answer_process(guest.socket.get(), member_,
+                     concat("the job at ", member_.rendezvous.in_words(), " is ",
+                            in_quotes(member_.job), ", expected that of ", who));
       return;
     }
     wrong_ = wrong_with(guest, who);
-    if (!wrong_.empty()) return answer(guest.socket.get(), member_, wrong_);
+    if (!wrong_.empty()) return answer_process(guest.socket.get(), member_, wrong_);
     set_connection_options(guest.socket.get(), member_.timeout);
     guests_[static_cast<size_t>(card.rank)] = std::move(guest);
     --missing_;
@@ -187,12 +177,12 @@ class TcpFirst {
     }
     std::vector<TcpCard> roster{own};
     for (size_t r = 1; r < guests_.size(); ++r) {
-      put(guests_[r].card.address, guests_[r].name);
+      put_in_field(guests_[r].card.address, guests_[r].name);
       roster.push_back(guests_[r].card);
     }
     for (size_t r = 1; r < guests_.size(); ++r) {
       const int socket = guests_[r].socket.get();
-      answer(socket, member_, "");
+      answer_process(socket, member_, "");
       send_whole(socket, roster.data(), roster.size() * sizeof(TcpCard),
                  TcpClock::now() + std::chrono::seconds(30));
     }
@@ -262,7 +252,7 @@ class TcpGuest {
     const auto until = TcpClock::now() + deadline_;
     std::string wrong = connect_to_lower(roster);
     if (wrong.empty()) wrong = await_higher(reception, roster[0].secret, until);
-    if (!decided_) answer(made_.links[0].get(), member_, wrong);
+    if (!decided_) answer_process(made_.links[0].get(), member_, wrong);
     check(received(made_.links[0].get(), until + std::chrono::seconds(2)));
     for (const TcpCard& one : roster) {
       made_.names.push_back(one.rank == 0 ? peer_address(made_.links[0].get())

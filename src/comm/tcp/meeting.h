@@ -11,7 +11,7 @@ namespace weft {
 
 /// A process of a job whose processes meet over TCP.
 struct TcpMember {
-  /// Where process 0 listens.
+  /// The host and port at which process 0 listens.
   TcpEndpoint rendezvous;
   /// Equal for the processes of a job; those of another are refused.
   std::string job = {};

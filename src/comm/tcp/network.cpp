@@ -26,8 +26,8 @@ static constexpr int kReadsInTurn = 32;
 
 static TcpNetwork* network_of_process = nullptr;
 
-TcpNetwork::TcpNetwork(int rank, TcpProcesses processes)
-    : rank_(rank), events_(above_standard(::epoll_create1(EPOLL_CLOEXEC))) {
+TcpNetwork::TcpNetwork(TcpProcesses processes)
+    : events_(above_standard(::epoll_create1(EPOLL_CLOEXEC))) {
   if (events_.get() < 0) fail_call("epoll_create1", std::strerror(errno));
   for (size_t r = 0; r < processes.links.size(); ++r) {
     peers_.emplace_back();
@@ -153,7 +153,7 @@ void TcpNetwork::write(Peer& peer) {
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) {
       peer.writable = false;
-      // What the peer sent before it ended is read first; that finds the end, too.
+      // Reads first what the peer sent before it ended, which finds the end, too.
       if (errno != EAGAIN) peer.readable = true;
       return;
     }

@@ -35,11 +35,8 @@ struct TcpRequest {
 /// receiver's, and none delays another. Used by one thread at a time.
 class TcpNetwork : NotCopied {
  public:
-  TcpNetwork(int rank, TcpProcesses processes);
+  explicit TcpNetwork(TcpProcesses processes);
   ~TcpNetwork();
-
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(peers_.size()); }
 
   /// The memory belongs to the request until it is done. Null when it is done already.
   TcpRequest* send(const void* data, int64_t bytes, int to, int tag);
@@ -57,7 +54,7 @@ class TcpNetwork : NotCopied {
  private:
   enum class Kind : uint32_t { message, brief, ready, data };
   using Bytes = std::vector<std::byte>;
-  /// What precedes each part of a message.
+  /// Precedes each part of a message.
   struct Frame {
     Kind kind;
     int32_t tag;
@@ -111,7 +108,6 @@ class TcpNetwork : NotCopied {
   static bool lose_malformed(Peer& peer);
   static void lose(Peer& peer, const std::string& reason);
 
-  const int rank_;
   OwnedDescriptor events_;
   std::vector<Peer> peers_;
   /// Receives with tag 0, in order.

@@ -7,8 +7,18 @@
 #include <cerrno>
 
 #include "weft/error.h"
+#include "weft/extend/hash.h"
 
 namespace weft {
+
+TcpCard card_of(const TcpMember& member, const std::string& text) {
+  TcpCard card;
+  card.rank = member.rank;
+  card.size = member.size;
+  card.job = xxh3_of(std::as_bytes(std::span(member.job)));
+  put_in_field(card.text, text);
+  return card;
+}
 
 std::optional<TcpArrival> TcpReception::next(TcpClock::time_point until,
                                              std::span<const int> watched, int& found) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "src/comm/tcp/meeting.h"
 #include "src/comm/tcp/sockets.h"
 
 namespace weft {
@@ -22,7 +23,7 @@ struct TcpCard {
   uint32_t version = 1;
   int32_t rank = 0;
   int32_t size = 0;
-  /// Where the process listens for those of higher ranks.
+  /// The port at which the process listens for those of higher ranks.
   uint32_t port = 0;
   /// The hash of the job's name.
   uint64_t job = 0;
@@ -36,6 +37,8 @@ struct TcpCard {
 };
 static_assert(sizeof(TcpCard) == 40 + 64 + 1024);
 
+TcpCard card_of(const TcpMember& member, const std::string& text);
+
 /// A process that has connected and sent its card.
 struct TcpArrival {
   OwnedDescriptor socket;
@@ -45,7 +48,7 @@ struct TcpArrival {
   std::string name = {};
 };
 
-template <size_t size> void put(std::array<char, size>& field, const std::string& text) {
+template <size_t size> void put_in_field(std::array<char, size>& field, const std::string& text) {
   field.fill('\0');
   std::copy_n(text.begin(), std::min(text.size(), size - 1), field.begin());
 }

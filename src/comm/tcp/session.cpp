@@ -71,7 +71,7 @@ static int close_network(MpiHandle* comm) {
   return 0;
 }
 
-/// Those of the calls that a session of processes which have met makes.
+/// The table, of which a session of processes that have met does not use all.
 static const MpiCalls& tcp_calls() {
   static const MpiCalls calls{.success = 0,
                               .world = 0,
@@ -112,7 +112,7 @@ std::unique_ptr<MpiSession> tcp_session(const TcpMember& member,
   static const MpiLibrary library(MpiAbi::standard, tcp_calls(), "weft's own transport");
   TcpProcesses processes = meet_by_tcp(member, deadline);
   std::vector<std::string> texts = processes.texts;
-  TcpNetwork* const made = network = new TcpNetwork(member.rank, std::move(processes));
+  TcpNetwork* const made = network = new TcpNetwork(std::move(processes));
   return std::make_unique<MpiSession>(
       library, MpiProcesses{reinterpret_cast<MpiHandle>(made), member.rank, std::move(texts),
                             [made](int rank) { return made->loss_of(rank); }});

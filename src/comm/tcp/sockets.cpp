@@ -170,7 +170,8 @@ void set_connection_options(int socket, std::chrono::seconds timeout) {
   if (timeout.count() == 0) return;
   // Keepalive finds a silent host where nothing is sent, the user timeout where something is.
   constexpr int kProbes = 5;
-  const auto seconds = static_cast<int>(timeout.count());
+  constexpr int64_t kLongest = 180'000;  // the system takes no longer time between probes
+  const auto seconds = static_cast<int>(std::min<int64_t>(timeout.count(), kLongest));
   const int between = std::max(1, seconds / (kProbes + 1));
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, between);
