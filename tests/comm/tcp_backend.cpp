@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <random>
 
 #include "src/comm/tcp/session.h"
 #include "tests/support/lone_world.h"
@@ -14,8 +15,12 @@ namespace weft {
 bool runs_on_tcp() { return kForks && std::getenv("WEFT_TEST_TCP") != nullptr; }
 
 uint16_t free_port() {
-  const OwnedDescriptor socket = listening_socket("localhost", 0);
-  return port_of(socket.get());
+  static std::mt19937 random{std::random_device{}()};
+  while (true) {
+    // Below the ports that the system gives to connections of other tests.
+    const auto port = static_cast<uint16_t>(20000 + random() % 12000);
+    if (listening_socket("localhost", port).get() >= 0) return port;
+  }
 }
 
 TcpMember tcp_member(uint16_t port, int rank, int size) {

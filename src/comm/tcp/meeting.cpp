@@ -306,7 +306,7 @@ class TcpGuest {
     for (size_t r = 1; r < static_cast<size_t>(member_.rank); ++r) {
       TcpEndpoint to{in_field(roster[r].address), static_cast<uint16_t>(roster[r].port)};
       // A process of rank 0's host, which came to it by an address that only that host has.
-      if (is_loopback(to.host)) to.host = first;
+      if (is_loopback(to.host) && !is_loopback(first)) to.host = first;
       std::string why;
       OwnedDescriptor made = connected_socket(to, until, why);
       if (made.get() < 0) {
