@@ -46,6 +46,26 @@ def llama(mesh):
     return model
 
 
+def test_reproducible_losses_are_equal_on_any_ranks():
+    def main(world):
+        mesh = weft.DeviceMesh(world, {"dp": world.size})
+        model = llama(mesh)
+        losses = []
+        weft.Trainer(
+            model,
+            masked_row,
+            optim.AdamW(model.parameters(), lr=2e-3),
+            mesh,
+            batch=8,
+            steps=4,
+            reproducible=True,
+            on_step=lambda report: losses.append((report.loss, report.gradient_norm)),
+        ).run()
+        return losses
+
+    assert weft.run_ranks(1, main)[0] == weft.run_ranks(3, main)[0] == weft.run_ranks(4, main)[0]
+
+
 @pytest.mark.parametrize("ranks", [1, 3, 4])
 def test_losses_are_those_of_pytorch(ranks):
     def main(world):
