@@ -64,9 +64,7 @@ void Trainer::Run::check_reproducible() {
            "axes that cut rows");
   }
   if (is_scaled()) refuse("model computes in f16", "f32 or bf16");
-  if (const int64_t experts = balanced_->config().experts; experts > 0) {
-    refuse(concat("model has ", experts, " experts"), "none");
-  }
+  if (balanced_->config().balance_loss) refuse("model has a balance loss of experts", "none");
   for (const auto& [name, module] : model_.named_modules()) {
     const auto* linear = dynamic_cast<const Linear*>(module);
     if (linear && linear->is_float8()) refuse(concat("module ", name, " computes in f8"), "none");
@@ -94,9 +92,16 @@ int64_t Trainer::Run::rows_in_tree() {
     const int64_t row = own.shape[0] == 0 ? -1 : own.offset[0];
     if (adds_rows_in_tree(model_, mesh_.communicator(), row, rows)) break;
   }
+  if (rows == 1 && mesh_.size() > 1) {
+    fail("trainer: gradients of some parameters are not summed over all ranks of ", mesh_,
+         ", expected no axis that cuts experts for reproducible");
+  }
   if (options_.batch % rows != 0) {
     fail("trainer: batch is ", options_.batch, ", expected a multiple of ", rows,
          ", the rows that ranks compute at once, for reproducible");
+  }
+  if (rows < mesh_.size()) {
+    tell(concat("reproducible: ", rows, " of ", mesh_.size(), " ranks compute a row at a time"));
   }
   return rows;
 }

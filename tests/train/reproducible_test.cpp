@@ -10,6 +10,7 @@
 #include "weft/fsdp_module.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
+#include "weft/tensor_parallel.h"
 
 namespace weft {
 namespace {
@@ -115,6 +116,15 @@ TEST(Reproducible, LossesAndWeightsHaveTheSameBitsOnAnyMesh) {
   EXPECT_EQ(trained(halves, grouped(), 8, 4), narrow);
 }
 
+TEST(Reproducible, ExpertsHaveTheSameBits) {
+  TransformerConfig config = grouped();
+  config.experts = 4;
+  config.expert_ffn = 16;
+  const Result expected = trained({.threads = 2}, config, 8, 4);
+  EXPECT_EQ(trained({.axes = {{"dp", 2}}, .strategy = "ddp"}, config, 8, 4), expected);
+  EXPECT_EQ(trained({.axes = {{"a", 2}, {"b", 2}}, .strategy = "hsdp"}, config, 8, 4), expected);
+}
+
 /// All values of each pair of choices meet: 20 meshes and strategies with 5 of the other choices.
 TEST(Reproducible, PairsOfChoices) {
   const char* steps = std::getenv("WEFT_REPRODUCIBLE_STEPS");
@@ -184,7 +194,7 @@ struct Refused {
   std::function<void(TransformerModel&)> model = {};
   std::function<void(TrainerOptions&)> options = {};
   std::vector<Placement> rows = {Shard(0)};
-  bool has_loss = false, has_lamb = false;
+  bool has_loss = false, has_lamb = false, cuts_experts = false;
 };
 
 std::string error_of_training(const Refused& refused) {
@@ -193,7 +203,12 @@ std::string error_of_training(const Refused& refused) {
       TransformerConfig config = grouped();
       if (refused.config) refused.config(config);
       TransformerModel model(config);
-      fully_shard(model, mesh["dp"], refused.sharding);
+      if (refused.cuts_experts) {
+        parallelize(model, mesh["ep"], expert_styles());
+        fully_shard(model, mesh, with_experts({}, {&model}, mesh));
+      } else {
+        fully_shard(model, mesh["dp"], refused.sharding);
+      }
       model.materialize();
       if (refused.model) refused.model(model);
       AdamW adamw(model.named_parameters());
@@ -223,8 +238,9 @@ TEST(Reproducible, NamesWhatHasOtherBits) {
        "ranks along axis tp hold the same rows, expected axes that cut rows for reproducible"},
       {{.sharding = {.precision = {.compute = f16, .reduce = f32}}},
        "model computes in f16, expected f32 or bf16 for reproducible"},
-      {{.config = [](TransformerConfig& c) { c.experts = 4, c.expert_ffn = 16; }},
-       "model has 4 experts, expected none for reproducible"},
+      {{.config =
+            [](TransformerConfig& c) { c.experts = 4, c.expert_ffn = 16, c.balance_loss = true; }},
+       "model has a balance loss of experts, expected none for reproducible"},
       {{.model = [](TransformerModel& m) { convert_to_float8(m); }},
        "module model.layers.0.self_attn.q_proj computes in f8, expected none for reproducible"},
       {{.has_lamb = true},
@@ -249,6 +265,12 @@ TEST(Reproducible, NamesWhatHasOtherBits) {
               });
             }},
        "gradients have a custom reduce-scatter, expected none for reproducible"},
+      {{.axes = {{"dp", 1}, {"ep", 2}},
+        .config = [](TransformerConfig& c) { c.experts = 4, c.expert_ffn = 16; },
+        .rows = {Shard(0), Shard(0)},
+        .cuts_experts = true},
+       "gradients of some parameters are not summed over all ranks of mesh(dp=1, ep=2), expected "
+       "no axis that cuts experts for reproducible"},
       {{.has_loss = true},
        "loss is given, expected the loss of a TransformerModel for reproducible"},
       {{.options = [](TrainerOptions& o) { o.batch = 3; }},
