@@ -192,7 +192,7 @@ static void join_last(std::vector<float>& sums) {
 }
 
 TEST_P(Reductions, BitsAreThoseOfAdditionInATreeOverRanks) {
-  if (!adds_in_tree()) GTEST_SKIP() << "it adds in an order of its own";
+  if (!adds_in_tree()) GTEST_SKIP() << "it adds in another order";
   run([&](Communicator world) {
     for (const DType dtype : {f32, bf16, f16}) {
       const int64_t size = 3001;
