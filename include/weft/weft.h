@@ -49,6 +49,7 @@
 #include "weft/number.h"
 #include "weft/operand.h"
 #include "weft/ops.h"
+#include "weft/ops/activations.h"
 #include "weft/ops/documents.h"
 #include "weft/ops/losses.h"
 #include "weft/ops/margin_losses.h"

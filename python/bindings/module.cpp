@@ -42,6 +42,7 @@ static void translate_errors(std::exception_ptr thrown) {
   }
 }
 
+Bind bind_activations;
 Bind bind_images;
 /// Sequences that ranks share.
 Bind bind_sequences;
@@ -56,10 +57,13 @@ void bind_all(py::module_& m) {
         bind_factories, bind_networks, bind_sequences, bind_rearrangements, bind_experts,
         bind_selection, bind_composed, bind_reductions, bind_shapes, bind_along_dim, bind_updates});
   for (BindTensor* bind : {bind_tensor, bind_numpy, bind_dlpack, bind_copies}) bind(m, tensor);
-  each({bind_layers, bind_images, bind_loss_modules, bind_moe, bind_transformer, bind_optimizers,
-        bind_clipping, bind_fully_shard, bind_functional_call, bind_memory_budget, bind_fsdp_module,
-        bind_tensor_parallel, bind_checkpoints, bind_tokenizer, bind_datasets, bind_graph,
-        bind_adapters, bind_trainer, bind_pipeline});
+  each({bind_layers,          bind_activations,   bind_images,
+        bind_loss_modules,    bind_moe,           bind_transformer,
+        bind_optimizers,      bind_clipping,      bind_fully_shard,
+        bind_functional_call, bind_memory_budget, bind_fsdp_module,
+        bind_tensor_parallel, bind_checkpoints,   bind_tokenizer,
+        bind_datasets,        bind_graph,         bind_adapters,
+        bind_trainer,         bind_pipeline});
   py::register_exception_translator(translate_errors);
   word_functions(m);
   for (const auto& [name, member] : py::dict(m.attr("__dict__"))) {

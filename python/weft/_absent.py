@@ -12,12 +12,16 @@ NEAREST = {
     "LPPool* lp_pool* FractionalMax* fractional_max* MaxUnpool* max_unpool*": (
         "nn.MaxPool1d to nn.AdaptiveAvgPool3d"
     ),
-    "Upsampl* interpolate upsample* *Pixel* pixel_* *Shuffle *_shuffle *grid_sample* "
-    "affine_grid*": "nn.functional.conv_transpose2d, reshape",
+    "Upsampl* interpolate upsample* *grid_sample* affine_grid*": (
+        "nn.functional.conv_transpose2d, reshape"
+    ),
+    "*Pixel* *Shuffle": "nn.functional.pixel_shuffle, nn.functional.channel_shuffle",
     "SyncBatchNorm LazyBatchNorm* LazyInstanceNorm* *batch_norm*": (
         "nn.BatchNorm1d to nn.BatchNorm3d, whose statistics are those of the whole sharded batch"
     ),
-    "*Response* *LRN2d native_*norm": "nn.GroupNorm, nn.LayerNorm, nn.RMSNorm",
+    "*Response* *LRN2d native_*norm": (
+        "nn.functional.local_response_norm, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm"
+    ),
     "Lazy*": "the same layer with its sizes",
     "RNN* LSTM* GRU* rnn_* lstm* gru*": "nn.TransformerModel",
     "Transformer* multi_head_attention_forward": "nn.MultiheadAttention, nn.TransformerModel",
@@ -26,13 +30,13 @@ NEAREST = {
     ),
     "*Loss *_loss": "nn.functional.mse_loss, or the formula in functions of weft.torch",
     "ELU CELU SELU *ReLU* Hard* Soft* Mish GLU PReLU Threshold Tanhshrink LogSigmoid LogSoftmax "
-    "elu* celu* selu* *relu* hard* soft* mish glu threshold* tanhshrink logsigmoid": (
-        "nn.GELU, nn.SiLU, nn.ReLU, or the formula in functions of weft.torch"
+    "*relu*_ *elu_ threshold_ rrelu": (
+        "the functions of the same names: nn.functional.elu, nn.functional.softplus, ..."
     ),
     "*Dropout* *dropout*": "nn.Dropout",
-    "*Pad1d *Pad2d *Pad3d pad": "torch.constant_pad_nd",
-    "normalize cosine_similarity CosineSimilarity pairwise_distance PairwiseDistance pdist": (
-        "linalg.vector_norm"
+    "*Pad1d *Pad2d *Pad3d": "nn.functional.pad",
+    "CosineSimilarity PairwiseDistance": (
+        "nn.functional.cosine_similarity, nn.functional.pairwise_distance"
     ),
     "EmbeddingBag": "nn.functional.embedding_bag",
     "Flatten Unflatten": "flatten and unflatten",

@@ -29,6 +29,13 @@ soft_margin_loss = _weft._torch_soft_margin_loss
 triplet_margin_loss = _weft._torch_triplet_margin_loss
 linear_cross_entropy = _weft._torch_linear_cross_entropy
 rms_norm = _weft._torch_rms_norm
+for _name in (
+    "bilinear celu channel_shuffle cosine_similarity elu glu hardshrink hardsigmoid hardswish "
+    "hardtanh leaky_relu local_response_norm logsigmoid mish normalize pad pairwise_distance pdist "
+    "pixel_shuffle pixel_unshuffle prelu relu6 selu softmin softplus softshrink softsign "
+    "tanhshrink threshold"
+).split():
+    globals()[_name] = getattr(_weft, f"_torch_{_name}")
 scaled_dot_product_attention = _weft._torch_scaled_dot_product_attention
 
 

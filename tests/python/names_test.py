@@ -74,6 +74,8 @@ def functions_of(header):
     return set(re.findall(r"WEFT_API (?:Tensor|void|const Tensor&) (\w+)\(", text))
 
 
+ACTIVATIONS = functions_of(ROOT / "include/weft/ops/activations.h")
+RENAMED |= {name: f"_torch_{name}" for name in ACTIVATIONS} | {"pad_as": "_torch_pad"}
 HEADERS = sorted((ROOT / "include/weft/ops").glob("*.h"))
 
 

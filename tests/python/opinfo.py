@@ -24,6 +24,7 @@ import warnings
 import numpy as np
 
 import weft
+import weft.nn
 import weft.torch
 
 RIGHT = pathlib.Path(__file__).parent / "opinfo_right.txt"
@@ -97,6 +98,8 @@ def magnitudes(results):
 def plain_function(name, variant):
     if name.startswith("linalg."):
         return getattr(weft.torch.linalg, name[7:], None)
+    if name.startswith("nn.functional."):
+        return getattr(weft.nn.functional, name[14:], None)
     if name.startswith("fft."):
         return getattr(weft.fft, name[4:], None)
     for own in (variant, name):

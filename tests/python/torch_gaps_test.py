@@ -227,7 +227,7 @@ MISSING = {
     "weft": "cdouble stft array nothing_alike_at_all",
     "weft.linalg": "ldl_factor householder_product",
     "weft.nn": "LPPool2d SyncBatchNorm LSTM cross_entropy LayerNrm",
-    "weft.nn.functional": "interpolate ctc_loss lp_pool1d pad",
+    "weft.nn.functional": "interpolate ctc_loss lp_pool1d grid_sample",
     "weft.torch": "compile Conv2d cos_ lobpcg autocast cuda",
     "weft.optim": "RMSprop LBFGS",
     "weft.optim.lr_scheduler": "SWALR",
