@@ -62,7 +62,7 @@ struct ComplexPower : TakesComplex {
 /// exp(x) - 1 without cancellation near 0: e^re - 1 - 2 e^re sin^2(im / 2) + i e^re sin(im).
 struct ComplexExpm1 : TakesComplex {
   template <class R> Complex<R> operator()(Complex<R> a) const {
-    if (a.im == 0) return {std::expm1(a.re), a.im};
+    if (a.im == 0) return {std::expm1(a.re) + R(0), a.im};  // +0 for -0
     if (!std::isfinite(a.re)) {  // infinities and NaN as in C99
       const Complex<R> power = from_std(std::exp(as_std(a)));
       return {power.re - 1, power.im};

@@ -19,7 +19,7 @@ inline Tensor function_of(const Op& op, const Tensor& a) {
   return op({as_floating(op.spec().name.c_str(), a)});
 }
 
-/// Whether a number is that real one.
+/// Returns whether a number is real and equal to `value`.
 inline bool is_real(const Number& number, double value) {
   return number.kind != Number::Kind::complex && number.value == value;
 }
