@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <concepts>
+
 #include "ops/functions.h"
 #include "ops/promotion.h"
 #include "src/kernels/math/math.h"
+#include "src/kernels/math/rests.h"
 #include "weft/ops/complex.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
@@ -69,6 +72,13 @@ struct FloorDivide : DependsOnSign {
     const T below = std::floor(quotient);
     return quotient - below > T(0.5) ? below + T(1) : below;
   }
+  template <std::floating_point T> T plain(T a, T b, int& rare) const {
+    const T rest = plain_rest(a, b, rare);
+    const T whole = (a - rest) / b;
+    const T quotient = rest != T(0) && (b < T(0)) != (rest < T(0)) ? whole - T(1) : whole;
+    const T below = std::floor(quotient), near = quotient - below > T(0.5) ? below + T(1) : below;
+    return quotient == T(0) ? std::copysign(T(0), a / b) : near;
+  }
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     if (b == 0) return 0;
     if (b == -1) return static_cast<int64_t>(0 - static_cast<uint64_t>(a));
@@ -81,6 +91,11 @@ struct Remainder : DependsOnSign {
     const T rest = std::fmod(a, b);
     if (rest == T(0)) return std::copysign(T(0), b);
     return (b < T(0)) != (rest < T(0)) ? rest + b : rest;
+  }
+  template <std::floating_point T> T plain(T a, T b, int& rare) const {
+    const T rest = plain_rest(a, b, rare);
+    const T moved = (b < T(0)) != (rest < T(0)) ? rest + b : rest;
+    return rest == T(0) ? std::copysign(T(0), b) : moved;
   }
   WEFT_FN int64_t operator()(int64_t a, int64_t b) const {
     if (b == 0 || b == -1) return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <numbers>
 
@@ -7,6 +8,7 @@
 #include "ops/engine/tensor_body.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
+#include "src/kernels/math/rests.h"
 #include "weft/ops.h"
 
 namespace weft {
@@ -50,9 +52,9 @@ struct ReplaceNonfinite {
     return a == -kInfinity ? static_cast<T>(negative) : below;
   }
 };
-/// Quotients of floats below 2^53 have an exact rest in one fused operation.
 struct Rest {
   WEFT_FN double operator()(double a, double b) const { return std::fmod(a, b); }
+  /// Quotients of floats below 2^53 have an exact rest in one fused operation.
   WEFT_FN float operator()(float a, float b) const {
     const double x = static_cast<double>(a), size = std::fabs(static_cast<double>(b));
     const double quotient = std::trunc(x / size);
@@ -60,6 +62,21 @@ struct Rest {
     double rest = std::fma(-quotient, size, x);
     if (rest != 0 && (rest < 0) != (x < 0)) rest += x < 0 ? -size : size;
     return static_cast<float>(std::copysign(rest, x));
+  }
+  template <std::floating_point T> T plain(T a, T b, int& rare) const {
+    return plain_rest(a, b, rare);
+  }
+};
+/// log(a / (1 - a)) of `a` between eps and 1 - eps; a negative eps has no effect.
+struct Logit {
+  double eps;
+  template <class T> WEFT_FN T operator()(T a) const {
+    const T low = static_cast<T>(eps), high = static_cast<T>(1 - eps);
+    // The lower bound counts where they cross, as in PyTorch.
+    const T below = a > high ? high : a;
+    const T inside = a < low ? low : below;
+    const T x = eps < 0 ? a : inside;
+    return log(x / (T(1) - x));
   }
 };
 /// NaN stays; a lower bound above the upper one has no effect.
@@ -310,11 +327,27 @@ Tensor xlogy(const Tensor& a, const Tensor& b) {
   return where(is_zero, next_to(safe, 0.0), mul(a, log(safe)));
 }
 
+/// value: eps, or -1.
+static const Op logit_op = floating_elementwise<Logit, 1>({
+    .name = "logit",
+    .backward =
+        [](const Grad& g) {
+          const double eps = g.value(0);
+          Tensor x = g.in(0), outside;
+          if (eps >= 0) {
+            outside = logical_or(less(x, eps), greater(x, 1 - eps));
+            x = masked_fill(x, outside, 0.5);
+          }
+          const Tensor made = div(g.grad(), mul(x, sub(1, x)));
+          g.give(0, outside ? masked_fill(made, outside, 0) : made);
+        },
+    .saves_in = std::vector<int>{0},
+    .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-1}}, .low = 0.1, .high = 0.9},
+                {.shapes = {{5, 3}}, .attributes = {.values = {0.25}}, .low = -0.5, .high = 1.5}},
+});
+
 Tensor logit(const Tensor& a, std::optional<double> eps) {
-  Tensor x = floating(a);
-  // The lower bound counts where they cross, as in PyTorch.
-  if (eps) x = masked_fill(clip(x, {}, 1 - *eps), less(x, *eps), *eps);
-  return sub(log(x), log1p(neg(x)));
+  return logit_op({floating(a)}, {.values = {eps.value_or(-1)}});
 }
 
 Tensor logaddexp2(const Tensor& a, const Tensor& b) {

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <concepts>
+
 #include "src/kernels/math/math.h"
+#include "src/kernels/math/rests.h"
 #include "tests/kernels/array.h"
 
 namespace weft {
@@ -125,6 +129,66 @@ TEST(Map, WritesPairs) {
   for (int64_t i = 0; i < 11 * 13; ++i) {
     ASSERT_NEAR(sum[i], in[0][i] + in[1][i] + in[2][i] + in[3][i], 1e-5);
     ASSERT_NEAR(product[i], in[0][i] * in[1][i] * in[2][i] * in[3][i], 1e-4);
+  }
+}
+
+TEST(Map, ReadsOneElementOfAnOperandForALine) {
+  for (const DType dtype : {f32, i64, bf16}) {
+    for (const int64_t rows : {1, 40}) {
+      const Shape shape{rows, 20000};
+      const Array a = Array::random(dtype, shape, Lie::dense, 1, 0, 50);
+      for (const Lie lie : {Lie::dense, Lie::gaps}) {
+        const Array b = Array::random(dtype, {rows, 1}, lie, 2, 0, 50), out(dtype, shape);
+        const Array less(boolean, shape), greater(boolean, shape), chosen(dtype, shape);
+        map(Sum2{}, out.block, b.block, a.block);
+        map(Less{}, less.block, a.block, b.block);
+        map(Less{}, greater.block, b.block, a.block);
+        map(Select{}, chosen.block, a.block, b.block, a.block);
+        for (int64_t i = 0; i < shape.product(); i += 37) {
+          const double one = b[i / shape[1]];
+          ASSERT_NEAR(out[i], a[i] + one, rounding(dtype) * 100);
+          ASSERT_EQ(less[i], a[i] < one);
+          ASSERT_EQ(greater[i], one < a[i]);
+          ASSERT_EQ(chosen[i], a[i] != 0 ? one : a[i]);
+        }
+      }
+    }
+  }
+}
+
+struct RestOf {
+  template <class T> T operator()(T a, T b) const { return std::fmod(a, b); }
+  template <std::floating_point T> T plain(T a, T b, int& rare) const {
+    return plain_rest(a, b, rare);
+  }
+};
+
+TEST(Map, RestsAreTheCLibrarys) {
+  const double edges[] = {0,     -0.0,     1,         -1,  0.3,   -7,    1e30,
+                          -1e38, INFINITY, -INFINITY, NAN, 1e-45, 2e-38, 3e38};
+  std::vector<double> left, right;
+  for (const double x : edges) {
+    for (const double y : edges) left.push_back(x), right.push_back(y);
+  }
+  const Array many = Array::random(f32, {2, 5000}, Lie::dense, 1, -1000, 1000);
+  for (int64_t i = 0; i < 5000; ++i) {
+    left.push_back(many[i]);
+    right.push_back(i % 3 == 0 ? many[i] / static_cast<double>(i % 40 + 1) : many[5000 + i] / 300);
+  }
+  const Shape shape{static_cast<int64_t>(left.size())};
+  for (const DType dtype : {f32, f64}) {
+    const Array a = Array::of(dtype, shape, left), b = Array::of(dtype, shape, right);
+    const Array out(dtype, shape);
+    map_floating(RestOf{}, out.block, a.block, b.block);
+    for (int64_t i = 0; i < shape[0]; ++i) {
+      const double expected = std::fmod(a[i], b[i]);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(out[i]));
+      } else {
+        ASSERT_EQ(out[i], expected) << a[i] << " " << b[i];
+        ASSERT_EQ(std::signbit(out[i]), std::signbit(expected)) << a[i] << " " << b[i];
+      }
+    }
   }
 }
 

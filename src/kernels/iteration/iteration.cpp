@@ -304,6 +304,7 @@ int64_t Iteration::offset(int block, int64_t outer, int64_t inner) const {
 LineWalk::LineWalk(const Iteration& loops, int64_t outer, int64_t inner) : loops_(loops) {
   for (int k = 0; k < loops.count(); ++k) {
     lines_[k] = loops.line(k, outer, inner);
+    sizes_[k] = static_cast<int64_t>(size_of(lines_[k].dtype));
   }
   for (int i = loops.ndim() - 2; i >= 0; --i) {
     index_[i] = outer % loops.size(i);
@@ -313,8 +314,8 @@ LineWalk::LineWalk(const Iteration& loops, int64_t outer, int64_t inner) : loops
 
 void LineWalk::move(int dim, int64_t steps) {
   for (int k = 0; k < loops_.count(); ++k) {
-    Line& line = lines_[k];
-    line.data = element_at(line.data, steps * loops_.stride(k, dim), line.dtype);
+    void*& data = lines_[k].data;
+    data = static_cast<char*>(data) + steps * loops_.stride(k, dim) * sizes_[k];
   }
 }
 

@@ -127,6 +127,7 @@ class LineWalk {
 
   const Iteration& loops_;
   Line lines_[kMaxIterated];
+  int64_t sizes_[kMaxIterated];
   int64_t index_[kMaxDims];
 };
 

@@ -16,6 +16,8 @@ static constexpr int64_t kMapChunk = 1024;
 static constexpr int64_t kShortLine = 256;
 /// Copies of an operand that stays the same along an inner line: one call of a loop reads as many.
 static constexpr int64_t kRepeats = 256;
+/// Lines are divided into parts of this size.
+static constexpr int64_t kLinePart = 16384;
 static constexpr int kMaxMapBlocks = cuda::kMaxMapSides;
 static_assert(kMaxMapBlocks <= kMaxIterated);
 
@@ -185,9 +187,9 @@ static MapChunk chunk_of(const Mapping& mapping, const Iteration& loops) {
 }
 
 /// True when all blocks have the dtype of the loop and inner lines that are contiguous or, of
-/// operands, one element, and when there are many of these lines.
+/// operands, one element.
 static bool has_plain_lines(const Mapping& mapping, const Iteration& loops) {
-  if (loops.inner() < kShortLine || loops.outer() < kRepeats / 8) return false;
+  if (loops.inner() < kShortLine) return false;
   for (int i = 0; i < mapping.count; ++i) {
     const int64_t stride = loops.inner_stride(i);
     const bool repeats = stride == 0 && i >= mapping.results;
@@ -198,24 +200,52 @@ static bool has_plain_lines(const Mapping& mapping, const Iteration& loops) {
   return true;
 }
 
-/// A map over plain lines: the bytes from one call of the loop on a line to the next, 0 for a
-/// repeated operand.
+/// A map over plain lines: its loop, and the bytes from one call of the loop on a line to the next,
+/// 0 for a repeated operand. `copies` states which operands the loop reads copies of.
 struct PlainLines {
-  int64_t bytes[kMaxMapBlocks], step;
+  PlainLines(const Mapping& mapping, const Iteration& loops);
+
+  MapLoop loop;
+  int64_t bytes[kMaxMapBlocks], step = kLinePart;
+  bool copies[kMaxMapBlocks] = {};
 };
 
-/// Calls the loop on the line where `walk` is.
-static void run_line(const Mapping& mapping, const LineWalk& walk, const PlainLines& lines,
-                     MapBuffers& buffers) {
+PlainLines::PlainLines(const Mapping& mapping, const Iteration& loops) : loop(mapping.loop) {
+  int repeated = 0, one = 0;
+  for (int i = mapping.results; i < mapping.count; ++i) {
+    copies[i] = loops.inner_stride(i) == 0;
+    repeated += copies[i];
+    if (copies[i]) one = i;
+  }
+  const int operand = one - mapping.results;
+  const bool is_f32 = loop == mapping.loops.on_cpu[DType::f32];
+  if (repeated == 1 && operand < kMaxRepeated && is_f32 && mapping.loops.repeated[operand]) {
+    loop = mapping.loops.repeated[operand];
+    copies[one] = false;
+  } else if (repeated > 0) {
+    step = kRepeats;
+  }
+  for (int i = 0; i < mapping.count; ++i) {
+    const auto size = static_cast<int64_t>(size_of(mapping.loop_dtypes[i]));
+    bytes[i] = loops.inner_stride(i) == 0 ? 0 : step * size;
+  }
+}
+
+/// Calls the loop on `length` elements of the line where `walk` is.
+static void run_line(const Mapping& mapping, const LineWalk& walk, int64_t length,
+                     const PlainLines& lines, MapBuffers& buffers) {
   void* pointers[kMaxMapBlocks];
   for (int i = 0; i < mapping.count; ++i) {
     pointers[i] = walk.line(i).data;
-    if (lines.bytes[i] != 0) continue;
+    if (!lines.copies[i]) continue;
     mapping.converters[i](buffers.memory[i], 1, pointers[i], 0, kRepeats);
     pointers[i] = buffers.memory[i];
   }
-  for (int64_t left = walk.loops().inner(); left > 0; left -= lines.step) {
-    mapping.loop(mapping.functor, pointers, pointers + mapping.results, std::min(lines.step, left));
+  if (length <= lines.step) {
+    return lines.loop(mapping.functor, pointers, pointers + mapping.results, length);
+  }
+  for (int64_t left = length; left > 0; left -= lines.step) {
+    lines.loop(mapping.functor, pointers, pointers + mapping.results, std::min(lines.step, left));
     for (int i = 0; i < mapping.count; ++i) {
       pointers[i] = static_cast<char*>(pointers[i]) + lines.bytes[i];
     }
@@ -223,19 +253,22 @@ static void run_line(const Mapping& mapping, const LineWalk& walk, const PlainLi
 }
 
 static void run_lines(const Mapping& mapping, const Iteration& loops) {
-  PlainLines lines{.bytes = {}, .step = loops.inner()};
-  for (int i = 0; i < mapping.count; ++i) {
-    if (loops.inner_stride(i) == 0) lines.step = kRepeats;
-  }
-  for (int i = 0; i < mapping.count; ++i) {
-    const auto size = static_cast<int64_t>(size_of(mapping.loop_dtypes[i]));
-    lines.bytes[i] = loops.inner_stride(i) == 0 ? 0 : lines.step * size;
-  }
-  parallel_for(loops.outer(), grain_of(loops.inner()), [&](int64_t begin, int64_t end) {
-    MapBuffers buffers;
-    LineWalk walk(loops, begin, 0);
-    for (int64_t i = begin; i < end; ++i, walk.next()) run_line(mapping, walk, lines, buffers);
-  });
+  const PlainLines lines(mapping, loops);
+  const int64_t inner = loops.inner(), across = (inner + kLinePart - 1) / kLinePart;
+  parallel_for(loops.outer() * across, grain_of(std::min(inner, kLinePart)),
+               [&](int64_t begin, int64_t end) {
+                 MapBuffers buffers;
+                 std::optional<LineWalk> walk;
+                 for (int64_t i = begin; i < end; ++i) {
+                   const int64_t start = i % across * kLinePart;
+                   if (walk && across == 1) {
+                     walk->next();
+                   } else {
+                     walk.emplace(loops, i / across, start);
+                   }
+                   run_line(mapping, *walk, std::min(kLinePart, inner - start), lines, buffers);
+                 }
+               });
 }
 
 static void run_strided(const Mapping& mapping) {
