@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
+#include <concepts>
 #include <limits>
 #include <numbers>
 
@@ -7,6 +8,7 @@
 #include "ops/dims.h"
 #include "ops/functions.h"
 #include "ops/promotion.h"
+#include "src/kernels/math/bessel.h"
 #include "src/kernels/math/logarithms.h"
 #include "src/kernels/math/special.h"
 #include "weft/ops.h"
@@ -82,8 +84,15 @@ WEFT_FUNCTOR(Erfinv, erfinv_of)
 WEFT_FUNCTOR(Lgamma, lgamma_of)
 struct Polygamma {
   int64_t n;
-  template <class T> WEFT_FN T operator()(T a) const {
-    return static_cast<T>(polygamma_wide(n, static_cast<double>(a)));
+  WEFT_FN double operator()(double a) const { return polygamma_wide(n, a); }
+  WEFT_FN float operator()(float a) const {
+    int rare = 0;
+    const float value = plain(a, rare);
+    return rare ? static_cast<float>(polygamma_wide(n, static_cast<double>(a))) : value;
+  }
+  template <std::same_as<float> T> WEFT_FN T plain(T a, int& rare) const {
+    rare |= n != 0;
+    return plain_digamma(a, rare);
   }
 };
 struct Igamma {
@@ -94,9 +103,8 @@ struct Igamma {
 };
 struct BesselI {
   int64_t order;
-  template <class T> WEFT_FN T operator()(T a) const {
-    return static_cast<T>(bessel_i_wide(static_cast<int>(order), static_cast<double>(a)));
-  }
+  WEFT_FN float operator()(float a) const { return bessel_i_of(order, a); }
+  WEFT_FN double operator()(double a) const { return bessel_i_wide(static_cast<int>(order), a); }
 };
 
 }  // namespace
