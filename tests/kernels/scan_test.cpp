@@ -53,6 +53,27 @@ TEST(Scan, LongRowsAreSummedInOrder) {
   }
 }
 
+TEST(Scan, AdjacentRowsAreScannedTogether) {
+  for (DType dtype : {f32, f64, i64, bf16}) {
+    for (int64_t rows : {3, 6, 300}) {
+      for (bool reverse : {false, true}) {
+        const Array in = Array::random(dtype, {2, 9, rows}, Lie::gaps, 1, 0, 4);
+        const Array start = Array::random(dtype, {2, 1, rows}, Lie::dense, 2, 0, 4);
+        const Array out(f64, {2, 9, rows});
+        running_total(Running::sum, out.block, in.block, 1, reverse, &start.block);
+        for (int64_t r = 0; r < 2 * rows; ++r) {
+          double sum = start[r];
+          for (int64_t i = 0; i < 9; ++i) {
+            const int64_t at = (r / rows * 9 + (reverse ? 8 - i : i)) * rows + r % rows;
+            sum += in[at];
+            ASSERT_NEAR(out[at], sum, 1e-5 * sum);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST(Scan, GoesOnFromAStart) {
   const Array in = Array::of(i64, {2, 3}, {1, 2, 3, 4, 5, 6}),
               start = Array::of(i64, {2, 1}, {10, 20});

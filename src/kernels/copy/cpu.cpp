@@ -8,6 +8,7 @@
 
 #include "src/base/parallel.h"
 #include "src/device/kernel/elements.h"
+#include "src/kernels/copy/squares.h"
 #include "src/kernels/iteration/iteration.h"
 #include "src/kernels/map/map.h"
 
@@ -18,11 +19,19 @@ static constexpr int64_t kCopyChunk = 16384;
 /// Tile of a transposition: the lines it reads, a power of two apart, must fit a cache set's ways.
 static constexpr int64_t kTileLines = 64, kTileLength = 8;
 
+/// Returns whether elements of this size are transposed in squares.
+static constexpr bool in_squares(size_t bytes) { return kHasSquares && bytes == sizeof(uint32_t); }
+
 template <class T>
 static void transpose_tile(const Line& to, int64_t to_step, const Line& from, int64_t lines,
                            int64_t length) {
   auto* out = static_cast<T*>(to.data);
   const auto* in = static_cast<const T*>(from.data);
+  if constexpr (in_squares(sizeof(T))) {
+    if (length == kSquare && lines % kSquare == 0) {
+      return transpose_squares(out, to_step, in, from.stride, lines);
+    }
+  }
   if (length == kTileLength) {
     for (int64_t j = 0; j < lines; ++j) {
       for (int64_t i = 0; i < kTileLength; ++i) out[j * to_step + i] = in[i * from.stride + j];
@@ -39,20 +48,21 @@ static void copy_transposed(const Iteration& loops) {
   const int last = loops.ndim() - 1;
   const int64_t lines = loops.size(last - 1), length = loops.size(last);
   const int64_t planes = loops.outer() / lines;
-  const int64_t down = (lines + kTileLines - 1) / kTileLines;
-  const int64_t grain = grain_of(kTileLines * length);
+  const int64_t tall = in_squares(size_of(loops.block(0).dtype)) ? kSquare : kTileLines;
+  const int64_t down = (lines + tall - 1) / tall;
+  const int64_t grain = grain_of(tall * length);
   parallel_for(planes * down, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t line = i % down * kTileLines;
-      const int64_t tile = std::min(kTileLines, lines - line);
-      for (int64_t j = 0; j < length; j += kTileLength) {
-        const int64_t outer = i / down * lines + line;
-        const Line to = loops.line(0, outer, j), from = loops.line(1, outer, j);
-        visit_moved(size_of(to.dtype), [&]<class T>(Type<T>) {
-          transpose_tile<T>(to, loops.stride(0, last - 1), from, tile,
-                            std::min(kTileLength, length - j));
-        });
-      }
+      const int64_t line = i % down * tall;
+      const int64_t tile = std::min(tall, lines - line);
+      const int64_t outer = i / down * lines + line;
+      visit_moved(size_of(loops.block(0).dtype), [&]<class T>(Type<T>) {
+        constexpr int64_t kLength = in_squares(sizeof(T)) ? kSquare : kTileLength;
+        for (int64_t j = 0; j < length; j += kLength) {
+          transpose_tile<T>(loops.line(0, outer, j), loops.stride(0, last - 1),
+                            loops.line(1, outer, j), tile, std::min(kLength, length - j));
+        }
+      });
     }
   });
 }

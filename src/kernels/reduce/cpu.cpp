@@ -133,9 +133,10 @@ template <class R, class C> static void merge_columns(C* sums, const C* part, in
 template <class R, class C> static C extreme_row(const C* x, int64_t n) {
   constexpr int kN = 256 / static_cast<int>(sizeof(C));
   if (n < kN) return reduced_row<R, C>(x, n);
+  constexpr bool kHasNaN = std::is_floating_point_v<C>;
   C best[kN], zeros[kN];
   std::copy_n(x, kN, best);
-  std::fill_n(zeros, kN, C(0));
+  if (kHasNaN) std::fill_n(zeros, kN, C(0));
   for (int64_t i = 0; i < n; i += kN) {
     // The last elements overlap those before.
     const C* from = x + std::min(i, n - kN);
@@ -145,11 +146,13 @@ template <class R, class C> static C extreme_row(const C* x, int64_t n) {
       } else {
         best[l] = from[l] < best[l] ? from[l] : best[l];
       }
-      zeros[l] += from[l] * C(0);
+      if constexpr (kHasNaN) zeros[l] += from[l] * C(0);
     }
   }
-  fold_lanes<SumOf, kN / 2>(zeros);
-  if (zeros[0] != C(0)) return reduced_row<R, C>(x, n);
+  if constexpr (kHasNaN) {
+    fold_lanes<SumOf, kN / 2>(zeros);
+    if (zeros[0] != C(0)) return reduced_row<R, C>(x, n);
+  }
   fold_lanes<R, kN / 2>(best);
   return best[0];
 }
@@ -160,9 +163,7 @@ template <class R, class C> static ReduceLoops<C> loops_of() {
   constexpr bool kStays = std::is_same_v<R, GreatestOf> || std::is_same_v<R, LeastOf>;
   if constexpr (kStays && std::is_floating_point_v<C>) loops.row = extreme_row<R, C>;
   if constexpr (kStays && std::is_same_v<C, int64_t>) {
-    loops.row_of_i32 = [](const int32_t* x, int64_t n) -> C {
-      return reduce_row<R, int32_t>(n, AsItIs{}, x);
-    };
+    loops.row_of_i32 = [](const int32_t* x, int64_t n) -> C { return extreme_row<R>(x, n); };
   }
   return loops;
 }
@@ -199,10 +200,28 @@ template <class C> class PairwiseMerge {
   C levels_[64];
 };
 
+/// reduce_rows for dense rows that are reduced at once; returns false for others.
+template <class C>
+static bool reduce_dense_rows(const ReducePlan& plan, const ReduceLoops<C>& loops,
+                              const ReduceTask& task, C* values) {
+  const int64_t n = task.end, pitch = plan.column_stride();
+  const void* first = n > 0 && n <= kDenseAtOnce ? plan.dense_row(task, 0) : nullptr;
+  if (first && plan.dtype() == dtype_of<C>) {
+    const auto* x = static_cast<const C*>(first);
+    for (int64_t j = 0; j < task.width; ++j, x += pitch) values[j] = loops.row(x, n);
+    return true;
+  }
+  if (!first || !loops.row_of_i32 || plan.dtype() != DType::i32) return false;
+  const auto* x = static_cast<const int32_t*>(first);
+  for (int64_t j = 0; j < task.width; ++j, x += pitch) values[j] = loops.row_of_i32(x, n);
+  return true;
+}
+
 /// values[i] = the reduction of result i's elements in the task.
 template <class C>
 static void reduce_rows(const ReducePlan& plan, const ReduceLoops<C>& loops, const ReduceTask& task,
                         C* values) {
+  if (reduce_dense_rows(plan, loops, task, values)) return;
   C buffer[kReduceBuffer];
   for (int64_t j = 0; j < task.width; ++j) {
     PairwiseMerge<C> merged(loops);
@@ -358,40 +377,6 @@ void index_of(const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& 
     const int64_t index = first_equal(x, n, value_of<C>(values, row));
     return index == n ? none : index + offset;
   });
-}
-
-/// Elements that one task multiplies, and those of one sum within it.
-static constexpr int64_t kDotElements = 65536, kDotBlock = 4096;
-
-template <class T> static double dot_part(const T* a, const T* b, int64_t n) {
-  double sum = 0;
-  for (int64_t i = 0; i < n; i += kDotBlock) {
-    sum += static_cast<double>(
-        reduce_row<SumOf, T>(std::min(kDotBlock, n - i), ProductOfTwo<T>{}, a + i, b + i));
-  }
-  return sum;
-}
-
-template <class T>
-static void dot_rows_as(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b) {
-  const int64_t rows = out.numel(), n = a.shape.back();
-  const int64_t parts = std::max<int64_t>(1, (n + kDotElements - 1) / kDotElements);
-  std::vector<double> sums(static_cast<size_t>(rows * parts));
-  parallel_for(rows * parts, grain_of(std::min(n, kDotElements)), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const int64_t first = i % parts * kDotElements, at = i / parts * n + first;
-      sums[static_cast<size_t>(i)] =
-          dot_part(a.as<T>() + at, b.as<T>() + at, std::min(kDotElements, n - first));
-    }
-  });
-  for (int64_t row = 0; row < rows; ++row) {
-    const double* own = sums.data() + row * parts;
-    out.as<T>()[row] = static_cast<T>(std::accumulate(own, own + parts, 0.0));
-  }
-}
-
-void dot_rows(const MemoryBlock& out, const MemoryBlock& a, const MemoryBlock& b) {
-  out.dtype == DType::f64 ? dot_rows_as<double>(out, a, b) : dot_rows_as<float>(out, a, b);
 }
 
 }  // namespace weft::host

@@ -42,6 +42,13 @@ class ReducePlan : NotCopied {
   int64_t parts() const { return parts_; }
   int64_t task_elements() const { return width_ * each_; }
   ReduceTask task(int64_t task, int64_t part) const;
+  /// Returns the elements that result `column` of the task reduces, all of them, if they are dense.
+  const void* dense_row(const ReduceTask& task, int64_t column) const {
+    const bool dense = reduced_.ndim() == 1 && reduced_.inner_stride(0) == 1 && parts_ == 1;
+    const int64_t offset = task.in_offset + column * column_stride();
+    return dense ? element_at(views_.in.data, offset, views_.in.dtype) : nullptr;
+  }
+  DType dtype() const { return views_.in.dtype; }
   Line result(const ReduceTask& task) const {
     return line_at(views_.out, task.out_offset, kept_.inner_stride(1));
   }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "src/kernels/rows/rows.h"
 
@@ -61,6 +62,31 @@ static void scan_together(const Rows& from, const Rows& to, int64_t begin, int r
   }
 }
 
+/// Adjacent rows scanned together, an element of each at a time.
+static constexpr int64_t kScannedColumns = 128, kFewAdjacent = 4;
+
+template <class R, class C>
+[[gnu::noinline]] static void combine_columns(int64_t n, C* totals, const C* x) {
+  WEFT_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i) totals[i] = R::combine(totals[i], x[i]);
+}
+
+/// Scans rows [begin, begin + rows), which are adjacent, from their totals on.
+template <class R, class C>
+static void scan_columns(const Rows& from, const Rows& to, int64_t begin, int64_t rows, C* totals,
+                         bool reverse) {
+  C buffer[kScannedColumns];
+  Line in = from.line(begin), out = to.line(begin);
+  const int64_t size = from.size(), first = reverse ? size - 1 : 0, step = reverse ? -1 : 1;
+  in = moved(in, first), out = moved(out, first);
+  for (int64_t i = 0; i < size; ++i) {
+    const Line x{in.dtype, in.data}, y{out.dtype, out.data};
+    combine_columns<R>(rows, totals, dense_line(x, rows, buffer));
+    store_line(y, totals, rows);
+    in = moved(in, step), out = moved(out, step);
+  }
+}
+
 template <class R, class C>
 static void scan_as(const Rows& from, const Rows& to, const Rows& starts, bool reverse) {
   const auto start_of = [&](int64_t r) {
@@ -79,6 +105,15 @@ static void scan_as(const Rows& from, const Rows& to, const Rows& starts, bool r
     RowReader<C> read(from, end);
     RowWriter<C> write(to, end);
     for (int64_t r = begin; r < end; ++r) {
+      const int64_t last = std::min(end, r + kScannedColumns);
+      const int64_t rows = std::min(from.side_by_side(r, last), to.side_by_side(r, last));
+      if (rows >= kFewAdjacent) {
+        C totals[kScannedColumns];
+        for (int64_t i = 0; i < rows; ++i) totals[i] = start_of(r + i);
+        scan_columns<R>(from, to, r, rows, totals, reverse);
+        r += rows - 1;
+        continue;
+      }
       scan_row<R>(from.size(), write.begin(r), read(r), start_of(r), reverse);
       write.end();
     }

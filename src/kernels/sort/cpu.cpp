@@ -5,8 +5,10 @@
 #include <array>
 #include <bit>
 #include <numeric>
+#include <type_traits>
 #include <vector>
 
+#include "src/base/independent.h"
 #include "src/base/parallel.h"
 #include "weft/error.h"
 
@@ -73,6 +75,8 @@ template <class C, class Key> class RowOrder {
       : size_(static_cast<size_t>(n)), count_(static_cast<size_t>(k)), descending_(descending) {
     selects_ = count_ <= size_ / kSelectedPart;
     keys_.resize(selects_ ? 2 * count_ + kSpare : size_);
+    const size_t lanes = std::bit_ceil(std::max(4 * count_, size_t{kFewLanes}));
+    if (selects_ && 4 * lanes <= size_) lanes_.resize(lanes);
     if (!selects_ && size_ >= kShortRow) other_.resize(size_);
   }
 
@@ -83,9 +87,10 @@ template <class C, class Key> class RowOrder {
   }
 
  private:
-  static constexpr size_t kSpare = 64;
+  static constexpr size_t kSpare = 64, kFewLanes = 64, kBlock = 16;
+  using Order = std::conditional_t<Key::kBits == 32, uint32_t, uint64_t>;
 
-  uint64_t order_of(C x) const { return descending_ ? ~ordered(x) & kAll : ordered(x); }
+  uint64_t order_of(C x) const { return ordered(x) ^ (descending_ ? kAll : 0); }
 
   void sort(const C* x) {
     uint64_t least = kAll, greatest = 0;
@@ -100,18 +105,48 @@ template <class C, class Key> class RowOrder {
     sort_keys(keys_, other_, greatest - least);
   }
 
+  /// Returns an order that at least k elements do not exceed: the k-th of the least orders of many
+  /// parts of the row, each the elements a fixed distance apart.
+  uint64_t find_bound(const C* x) {
+    const size_t lanes = lanes_.size();
+    if (lanes == 0 || count_ == 0) return kAll;
+    Order* least = lanes_.data();
+    std::fill_n(least, lanes, static_cast<Order>(kAll));
+    for (size_t i = 0; i + lanes <= size_; i += lanes) {
+      WEFT_INDEPENDENT
+      for (size_t l = 0; l < lanes; ++l) {
+        const auto order = static_cast<Order>(order_of(x[i + l]));
+        least[l] = order < least[l] ? order : least[l];
+      }
+    }
+    std::nth_element(least, least + count_ - 1, least + lanes);
+    return least[count_ - 1];
+  }
+
+  /// Returns whether a block has an element whose order is at most `most`.
+  bool has_any(const C* x, uint64_t most) const {
+    const auto limit = static_cast<Order>(most);
+    int any = 0;
+    for (size_t j = 0; j < kBlock; ++j) any |= static_cast<Order>(order_of(x[j])) <= limit;
+    return any != 0;
+  }
+
   /// Collects the elements that are before the k-th of those seen so far.
   void select(const C* x) {
     const auto first = keys_.begin(), middle = first + static_cast<int64_t>(count_);
-    Key limit = Key::last();
+    uint64_t bound = find_bound(x);
+    Key limit = bound == kAll ? Key::last() : Key::of(bound + 1, 0);
     size_t found = 0;
     for (size_t i = 0; i < size_; ++i) {
+      while (i % kBlock == 0 && i + kBlock <= size_ && !has_any(x + i, bound)) i += kBlock;
+      if (i == size_) break;
       const Key key = Key::of(order_of(x[i]), static_cast<int64_t>(i));
       keys_[found] = key;
       found += key < limit;
       if (found < keys_.size()) continue;
       std::nth_element(first, middle, keys_.end());
       limit = *middle;
+      bound = limit.order();
       found = count_;
     }
     const auto end = first + static_cast<int64_t>(found);
@@ -123,6 +158,7 @@ template <class C, class Key> class RowOrder {
   size_t size_, count_;
   bool descending_, selects_;
   std::vector<Key> keys_, other_;
+  std::vector<Order> lanes_;
 };
 
 template <class C, class Key>

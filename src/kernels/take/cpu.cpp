@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "src/kernels/take/take.h"
+#include "src/kernels/take/taking.h"
 
 #include <algorithm>
 #include <atomic>
@@ -36,86 +36,6 @@ namespace {
 
 /// Columns that one task adds.
 constexpr int64_t kAddedColumns = 256;
-/// Indices checked together, before they are used.
-constexpr int64_t kCheckedIndices = 1024;
-
-/// Calls f with a pointer of the indices' type.
-template <class F> void with_typed(const MemoryBlock& indices, const F& f) {
-  if (indices.dtype == DType::i32) return f(indices.as<int32_t>());
-  f(indices.as<int64_t>());
-}
-
-/// Returns whether some id of data[begin, end) is not in [low, high).
-template <class I>
-bool has_outside(const I* data, int64_t begin, int64_t end, int64_t low, int64_t high) {
-  const auto least = static_cast<uint64_t>(low);
-  uint64_t greatest = 0;
-  for (int64_t i = begin; i < end; ++i) {
-    greatest = std::max(greatest, static_cast<uint64_t>(static_cast<int64_t>(data[i])) - least);
-  }
-  return end > begin && greatest >= static_cast<uint64_t>(high) - least;
-}
-
-struct Taking : TakenShape {
-  const MemoryBlock& indices;
-  /// Indices are checked before they are used; those of runs with one out of range are not used.
-  bool checks;
-  mutable std::atomic<bool> has_mistake = false;
-
-  Taking(const MemoryBlock& whole, const MemoryBlock& taken, const MemoryBlock& where, int dim,
-         bool checked)
-      : TakenShape(whole, taken, where, dim), indices(where), checks(checked) {}
-
-  /// Calls f with the indices as a function of (o, i, k).
-  template <class F> void with_indices(const F& f) const {
-    with_typed(indices, [&](const auto* data) {
-      const auto place = [size = size](int64_t index) { return index < 0 ? index + size : index; };
-      if (slices) return f([=](int64_t, int64_t i, int64_t) { return place(data[i]); });
-      f([=, n = n, inner = inner](int64_t o, int64_t i, int64_t k) {
-        return place(data[(o * n + i) * inner + k]);
-      });
-    });
-  }
-
-  /// Returns whether the indices of elements [begin, end) of the rows (o, i), or of these slices,
-  /// may be used.
-  bool may_use(int64_t o, int64_t i, int64_t begin, int64_t end) const {
-    const int64_t row = (o * n + i) * inner;
-    return slices ? may_use_indices(i, i + 1) : may_use_indices(row + begin, row + end);
-  }
-  /// The same for rows i to `last`, of one element each.
-  bool may_use_run(int64_t o, int64_t i, int64_t last) const {
-    const int64_t row = slices ? 0 : o * n;
-    return may_use_indices(row + i, row + last);
-  }
-  bool may_use_indices(int64_t begin, int64_t end) const {
-    if (!checks) return true;
-    bool wrong = false;
-    with_typed(indices,
-               [&](const auto* data) { wrong = has_outside(data, begin, end, -size, size); });
-    if (wrong) has_mistake.store(true, std::memory_order_relaxed);
-    return !wrong;
-  }
-
-  std::optional<int64_t> mistake() const {
-    // Without elements no index has been read.
-    const bool is_unread = outer == 0 || inner == 0;
-    return has_mistake || (checks && is_unread) ? host::find_outside(indices, -size, size)
-                                                : std::nullopt;
-  }
-};
-
-/// Calls f(begin, end) on runs of [first, last) whose indices are checked together. f holds copies
-/// of what it uses, which the results cannot alias.
-template <class F>
-void for_each_run(const Taking& t, int64_t o, int64_t first, int64_t last, const F f) {
-  if (!t.checks) return f(first, last);
-  for (int64_t i = first; i < last; i += kCheckedIndices) {
-    const int64_t end = std::min(last, i + kCheckedIndices);
-    if (t.may_use_run(o, i, end)) f(i, end);
-  }
-}
-
 /// Calls f(o, begin, end) on ranges of the n elements of each row: those of all rows are
 /// [begin, end).
 template <class F> void for_each_part(int64_t begin, int64_t end, int64_t n, const F& f) {
@@ -138,21 +58,55 @@ template <class F> void for_each_row(const Taking& t, const F& f) {
   });
 }
 
+/// take_elements for many rows with the same indices, which are checked and resolved once.
+template <class Bits> void take_same(const Taking& t, Bits* to, const Bits* from) {
+  if (!t.may_use_indices(0, t.n)) return;
+  std::vector<int64_t> places(static_cast<size_t>(t.n));
+  t.with_indices([&](const auto& index) {
+    for (int64_t i = 0; i < t.n; ++i) places[static_cast<size_t>(i)] = index(0, i, 0);
+  });
+  parallel_for(t.outer, grain_of(t.n), [&](int64_t begin, int64_t end) {
+    const int64_t n = t.n;
+    const int64_t* place = places.data();
+    for (int64_t o = begin; o < end; ++o) {
+      Bits* row = to + o * n;
+      const Bits* source = from + o * t.size;
+      WEFT_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i) row[i] = source[place[i]];
+    }
+  });
+}
+
+/// take_elements for slices of one element. Most runs have no negative indices.
+template <class Bits> void take_single_elements(const Taking& t, Bits* to, const Bits* from) {
+  with_typed(t.indices, [&](const auto* data) {
+    parallel_for(t.outer * t.n, kParallelGrain, [&](int64_t begin, int64_t end) {
+      for_each_part(begin, end, t.n, [&](int64_t o, int64_t first, int64_t last) {
+        Bits* row = to + o * t.n;
+        const Bits* source = from + o * t.size;
+        const auto* places = data + (t.slices ? 0 : o * t.n);
+        const int64_t size = t.size;
+        for (int64_t i = first, stop = i; i < last; i = stop) {
+          stop = std::min(last, i + kCheckedIndices);
+          if (!has_outside(places, i, stop, 0, size)) {
+            WEFT_INDEPENDENT
+            for (int64_t j = i; j < stop; ++j) row[j] = source[places[j]];
+          } else if (t.may_use_run(o, i, stop)) {
+            for (int64_t j = i; j < stop; ++j)
+              row[j] = source[places[j] < 0 ? places[j] + size : places[j]];
+          }
+        }
+      });
+    });
+  });
+}
+
 template <class Bits> void take_elements(const Taking& t, void* out, const void* in) {
   auto* to = static_cast<Bits*>(out);
   const auto* from = static_cast<const Bits*>(in);
+  if (t.slices && t.inner == 1 && t.outer > 1) return take_same(t, to, from);
+  if (t.inner == 1) return take_single_elements(t, to, from);
   t.with_indices([&](const auto& index) {
-    if (t.inner == 1) {
-      return parallel_for(t.outer * t.n, kParallelGrain, [&](int64_t begin, int64_t end) {
-        for_each_part(begin, end, t.n, [&](int64_t o, int64_t first, int64_t last) {
-          Bits* row = to + o * t.n;
-          const Bits* source = from + o * t.size;
-          for_each_run(t, o, first, last, [=, place = index](int64_t i, int64_t stop) {
-            for (; i < stop; ++i) row[i] = source[place(o, i, 0)];
-          });
-        });
-      });
-    }
     for_each_row(t, [&](int64_t o, int64_t i) {
       Bits* row = to + (o * t.n + i) * t.inner;
       for (int64_t k = 0; k < t.inner; ++k) {
@@ -171,10 +125,36 @@ void take_slices(const Taking& t, char* out, const char* in, int64_t bytes) {
   });
 }
 
+/// write_elements for slices of one element. The indices of short rows are checked together.
+template <class C, class In, class F>
+void write_single_elements(const Taking& t, C* places, const In in, const F& f) {
+  const bool together = !t.slices && t.n < kCheckedIndices;
+  const int64_t rows = together ? kCheckedIndices / std::max<int64_t>(1, t.n) : 1;
+  t.with_indices([&](const auto& index) {
+    parallel_for(t.outer, grain_of(t.n), [&](int64_t begin, int64_t end) {
+      const int64_t n = t.n, size = t.size;
+      for (int64_t first = begin; first < end; first += rows) {
+        const int64_t last = std::min(end, first + rows);
+        if (together && !t.may_use_indices(first * n, last * n)) continue;
+        C* to = places + first * size;
+        In from = in + first * n;
+        for (int64_t o = first; o < last; ++o, to += size, from += n) {
+          // Copies, which the results cannot alias.
+          const auto write = [=, place = index](int64_t i, int64_t stop) {
+            for (; i < stop; ++i) f(to[place(o, i, 0)], from[i]);
+          };
+          together ? write(0, n) : for_each_run(t, o, 0, n, write);
+        }
+      }
+    });
+  });
+}
+
 /// Calls f(to, from) for each element of `in` and its place, in the order of i. Only one thread
 /// writes to any place.
 template <class C, class In, class F>
 void write_elements(const Taking& t, C* places, const In in, const F& f) {
+  if (t.inner == 1) return write_single_elements(t, places, in, f);
   const int64_t chunks = (t.inner + kAddedColumns - 1) / kAddedColumns;
   const int64_t grain = grain_of(t.n * std::min(t.inner, kAddedColumns));
   t.with_indices([&](const auto& index) {
@@ -187,12 +167,6 @@ void write_elements(const Taking& t, C* places, const In in, const F& f) {
         // Copies, which the results cannot alias.
         const auto place = index;
         const int64_t n = t.n, inner = t.inner;
-        if (inner == 1) {
-          for_each_run(t, o, 0, n, [=](int64_t i, int64_t last_i) {
-            for (; i < last_i; ++i) f(to[place(o, i, 0)], from[i]);
-          });
-          continue;
-        }
         for (int64_t i = 0; i < n; ++i, from += inner) {
           if (!t.may_use(o, i, first, last)) continue;
           if (t.slices) {
@@ -360,6 +334,8 @@ std::optional<int64_t> write_along(const MemoryBlock& out, const MemoryBlock& in
     write_complex(t, out, in, mode);
   } else if (mode == WriteMode::add) {
     add(t, out, in);
+  } else if (mode == WriteMode::accumulate) {
+    visit_compute(in.dtype, [&]<class C>(Type<C>) { add_elements(t, out.as<C>(), in.as<C>()); });
   } else {
     visit(in.dtype, [&]<class T>(Type<T>) { write_typed(t, out.as<T>(), in.as<T>(), mode); });
   }

@@ -100,7 +100,8 @@ template <class C> struct WriteListed {
   WEFT_FN static bool is_nan(C value) { return value != value; }
   WEFT_FN C written(C place, C value) const {
     switch (mode) {
-      case WriteMode::add: return place + value;
+      case WriteMode::add:
+      case WriteMode::accumulate: return place + value;
       case WriteMode::multiply: return place * value;
       case WriteMode::max: return is_nan(value) || value > place ? value : place;
       case WriteMode::min: return is_nan(value) || value < place ? value : place;

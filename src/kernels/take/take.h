@@ -39,12 +39,13 @@ struct TakenShape {
 };
 
 /// The result for an element that another one is written to. A NaN is the greatest and the least.
-enum class WriteMode : uint8_t { add, replace, multiply, max, min };
+/// `add` starts from zeros, `accumulate` from the elements of the result.
+enum class WriteMode : uint8_t { add, replace, multiply, max, min, accumulate };
 
 /// Writes in[..., i, ...] to out[..., indices[i], ...], in the order of i: the last one that
 /// replaces stays. The dtypes are equal; other elements of `out` are unchanged. With `add`, the
 /// inverse of take_along, `out` starts from zeros and has any dtype; floats accumulate in f32 (f64
-/// for f64), integers in i64.
+/// for f64), integers in i64. `accumulate` takes the dtypes that these sums have.
 WEFT_KERNEL(std::optional<int64_t>, write_along,
             (const MemoryBlock& out, const MemoryBlock& in, const MemoryBlock& indices, int dim,
              WriteMode mode, bool checks = false),
