@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/dims.h"
+#include "ops/pads.h"
 #include "ops/promotion.h"
 #include "src/base/parallel.h"
 #include "src/kernels/rows/rows.h"
@@ -121,13 +122,12 @@ Tensors unstack(const Tensor& a, int dim) {
   return slices;
 }
 
-/// Repeats dim `dim` `count` times: each slice in a row, or all slices.
-static Tensor repeated(const Tensor& a, int64_t count, int dim, bool all_slices) {
+/// Repeats each slice of dim `dim` `count` times in a row.
+static Tensor repeated(const Tensor& a, int64_t count, int dim) {
   Shape many = a.shape(), shape = a.shape();
-  const int added = all_slices ? dim : dim + 1;
-  many.insert(added, count);
+  many.insert(dim + 1, count);
   shape[dim] *= count;
-  return reshape(expand(unsqueeze(a, added), many), shape);
+  return reshape(expand(unsqueeze(a, dim + 1), many), shape);
 }
 
 static void check_count(const char* what, int64_t count) {
@@ -138,8 +138,7 @@ Tensor repeat(const Tensor& a, int64_t count, std::optional<int> dim) {
   check_tensor("repeat", a);
   check_count("repeat", count);
   const Tensor x = dim ? a : reshape(a, {a.numel()});
-  return apart_from(a,
-                    repeated(x, count, normalized_dim("repeat", dim.value_or(0), x.ndim()), false));
+  return apart_from(a, repeated(x, count, normalized_dim("repeat", dim.value_or(0), x.ndim())));
 }
 
 Tensor repeat(const Tensor& a, const Tensor& counts, std::optional<int> dim) {
@@ -167,12 +166,18 @@ Tensor tile(const Tensor& a, const std::vector<int64_t>& counts) {
   const int given = static_cast<int>(counts.size()), ndim = std::max(a.ndim(), given);
   Shape shape = a.shape();
   while (shape.ndim() < ndim) shape.insert(0, 1);
-  Tensor result = reshape(a, shape);
-  for (int i = 0; i < given; ++i) {
+  // One dim more in front of each repeated one, so that all are copied at once.
+  Tensor apart = reshape(a, shape);
+  Shape many = shape;
+  for (int i = given - 1; i >= 0; --i) {
     const int64_t count = counts[static_cast<size_t>(i)];
-    if (count != 1) result = repeated(result, count, ndim - given + i, true);
+    const int dim = ndim - given + i;
+    if (count == 1) continue;
+    apart = unsqueeze(apart, dim);
+    many.insert(dim, count);
+    shape[dim] *= count;
   }
-  return apart_from(a, result);
+  return apart_from(a, reshape(expand(apart, many), shape));
 }
 
 static Tensor rolled(const Tensor& a, int64_t shift, int dim) {
@@ -223,23 +228,29 @@ Tensor constant_pad(const Tensor& a, const std::vector<int64_t>& pads, double va
     fail("constant_pad: number of pads is ", pads.size(), ", expected two for each of at most ",
          a.ndim(), " dims");
   }
-  Tensor made = a, inside = value == 0 ? Tensor() : ones_like(cast(a, DType::boolean));
-  for (int i = 0; i < dims; ++i) {
-    const int d = a.ndim() - 1 - i;
-    const int64_t before = pads[static_cast<size_t>(2 * i)];
-    const int64_t behind = pads[static_cast<size_t>(2 * i + 1)];
-    const int64_t from = std::max<int64_t>(-before, 0), cut = from + std::max<int64_t>(-behind, 0);
-    if (cut > a.size(d)) {
-      fail("constant_pad: pads cut ", cut, " elements of dim ", d, ", expected at most ",
+  Tensor cut = a;
+  std::vector<int64_t> padded;
+  bool pads_any = false;
+  for (int d = 0; d < a.ndim(); ++d) {
+    const auto i = static_cast<size_t>(2 * (a.ndim() - 1 - d));
+    const int64_t before = i < pads.size() ? pads[i] : 0;
+    const int64_t behind = i < pads.size() ? pads[i + 1] : 0;
+    const int64_t from = std::max<int64_t>(-before, 0), less = from + std::max<int64_t>(-behind, 0);
+    const int64_t rest = a.size(d) - less, first = std::max<int64_t>(before, 0);
+    if (rest < 0) {
+      fail("constant_pad: pads cut ", less, " elements of dim ", d, ", expected at most ",
            a.size(d));
     }
-    for (Tensor* x : {&made, &inside}) {
-      if (!*x) continue;
-      *x = pad(slice(*x, d, from, from + a.size(d) - cut), d, std::max<int64_t>(before, 0),
-               std::max<int64_t>(behind, 0));
-    }
+    cut = slice(cut, d, from, from + rest);
+    padded.push_back(first);
+    padded.push_back(first + rest + std::max<int64_t>(behind, 0));
+    pads_any |= padded.back() != rest;
   }
-  return value == 0 ? made : masked_fill(made, logical_not(inside), value);
+  if (!pads_any) return cut;
+  const Tensor made = pad_dims(cut, padded);
+  if (value == 0) return made;
+  const Tensor inside = pad_dims(ones_like(cast(cut, DType::boolean)), padded);
+  return masked_fill(made, logical_not(inside), value);
 }
 
 /// to = from, with zeros above the kept diagonal, or below it when `upper`. The rows are those of

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string_view>
 
+#include "ops/adds.h"
 #include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/engine/copied_view.h"
@@ -38,7 +39,11 @@ Tensor index_add(const Tensor& a, int dim, const Tensor& index, const Tensor& sr
   if (a.ndim() == 0) return of_scalar(index_add, a, index, src, alpha);
   const int at = normalized_dim("index_add", dim, a.ndim());
   const Tensor scaled = is_real(alpha, 1) ? src : mul(src, alpha);
-  return add(a, add_slices(scaled, vector_of("index_add", index), at, places_of(a, at)));
+  const Tensor places = vector_of("index_add", index);
+  if (adds_into(a, scaled, places, at)) {
+    return add_slices_into(a, scaled, as_indices("index_add", "index", places), at);
+  }
+  return add(a, add_slices(scaled, places, at, places_of(a, at)));
 }
 
 static void check_src(const char* what, const Tensor& a, const Tensor& src) {
@@ -103,8 +108,11 @@ Tensor scatter_add(const Tensor& a, int dim, const Tensor& index, const Tensor& 
   if (a.ndim() == 0) return of_scalar(scatter_add, a, flatten(index), src);
   const int at = check_scatter("scatter_add", a, dim, index, src.shape());
   if (index.numel() == 0) return clone(a);
-  const Tensor added = add_along_dim(cut_to(src, index.shape()), index, at, places_of(a, at));
-  return add(a, padded(added, a, at));
+  const Tensor values = cut_to(src, index.shape());
+  if (adds_into(a, values, index, at)) {
+    return add_along_dim_into(a, values, as_indices("scatter_add", "index", index), at);
+  }
+  return add(a, padded(add_along_dim(values, index, at, places_of(a, at)), a, at));
 }
 
 using WriteFunction = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, int);

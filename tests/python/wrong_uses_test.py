@@ -91,7 +91,7 @@ VALUE_ERRORS = {
     "weft.torch.scatter_reduce(X, 0, weft.zeros(0, 3, dtype=weft.int64), X, 'max')":
         "scatter_reduce: reduce is max, expected sum, prod, mean, amax or amin",
     "weft.index_add(X, 1, weft.asarray([0, 9]), weft.ones(2, 2))":
-        "add_slices: index is 9, expected one of the 3 elements of dim 1",
+        "index_add: index is 9, expected one of the 3 elements of dim 1",
     "leaf(2).add_(1)": "add_: the tensor [2] is a leaf that requires a gradient, or a",
     "leaf(2).sum().backward(weft.ones(3))":
         "backward: the gradient is [3], expected [], the shape of its",
