@@ -63,7 +63,7 @@ struct ComplexPower : TakesComplex {
 struct ComplexExpm1 : TakesComplex {
   template <class R> Complex<R> operator()(Complex<R> a) const {
     if (a.im == 0) return {std::expm1(a.re) + R(0), a.im};  // +0 for -0
-    if (!std::isfinite(a.re)) {  // infinities and NaN as in C99
+    if (!std::isfinite(a.re)) {                             // infinities and NaN as in C99
       const Complex<R> power = from_std(std::exp(as_std(a)));
       return {power.re - 1, power.im};
     }
