@@ -49,12 +49,10 @@ static Op add_into_op(const char* what, const char* name, bool elements,
 
 static const Op add_slices_into_op =
     add_into_op("index_add", "add_slices_into", false,
-                {sample_with({{7, 3}, {5, 3}, {5}}, {0}, {f32, f32, i64}, -7, 7),
-                 sample_with({{2, 3}, {2, 5}, {5}}, {1}, {f32, f32, i32}, -3, 3)});
+                {sample_with({{2, 3}, {2, 5}, {5}}, {1}, {f32, f32, i32}, -3, 3)});
 static const Op add_along_dim_into_op =
     add_into_op("scatter_add", "add_along_dim_into", true,
-                {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7),
-                 sample_with({{3, 5}, {3, 2}, {3, 2}}, {1}, {f32, f32, i32}, -5, 5)});
+                {sample_with({{7, 3}, {5, 3}, {5, 3}}, {0}, {f32, f32, i64}, -7, 7)});
 
 bool adds_into(const Tensor& a, const Tensor& values, const Tensor& indices, int dim) {
   const bool is_wide = a.dtype() == f32 || a.dtype() == DType::f64 || a.dtype() == i64;

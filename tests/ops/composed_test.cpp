@@ -146,7 +146,7 @@ TEST(Composed, SpecialFunctionsAreTheCLibrarys) {
         << x;
   }
   // Floats have functions that vectorise; inputs of 64 and more are computed in parts.
-  for (const double x : {-99.0, -12.3, -2.5, -0.3, 1e-20, 0.2, 1.0, 1.46, 3.7, 7.99, 8.01, 40.0}) {
+  for (const double x : {-87.5, -12.3, -2.5, -0.3, 1e-20, 0.2, 1.0, 1.46, 3.7, 7.99, 8.01, 40.0}) {
     const Tensor a = full({70}, x, {.dtype = f32}), wide = cast(a, f64);
     for (const auto function : {i0, i1, digamma}) {
       const double expected = slice(function(wide), 0, 0, 1).item();

@@ -133,10 +133,9 @@ template <class R, class C> static void merge_columns(C* sums, const C* part, in
 template <class R, class C> static C extreme_row(const C* x, int64_t n) {
   constexpr int kN = 256 / static_cast<int>(sizeof(C));
   if (n < kN) return reduced_row<R, C>(x, n);
-  constexpr bool kHasNaN = std::is_floating_point_v<C>;
   C best[kN], zeros[kN];
   std::copy_n(x, kN, best);
-  if (kHasNaN) std::fill_n(zeros, kN, C(0));
+  std::fill_n(zeros, kN, C(0));
   for (int64_t i = 0; i < n; i += kN) {
     // The last elements overlap those before.
     const C* from = x + std::min(i, n - kN);
@@ -146,16 +145,17 @@ template <class R, class C> static C extreme_row(const C* x, int64_t n) {
       } else {
         best[l] = from[l] < best[l] ? from[l] : best[l];
       }
-      if constexpr (kHasNaN) zeros[l] += from[l] * C(0);
+      zeros[l] += from[l] * C(0);
     }
   }
-  if constexpr (kHasNaN) {
-    fold_lanes<SumOf, kN / 2>(zeros);
-    if (zeros[0] != C(0)) return reduced_row<R, C>(x, n);
-  }
+  fold_lanes<SumOf, kN / 2>(zeros);
+  if (zeros[0] != C(0)) return reduced_row<R, C>(x, n);
   fold_lanes<R, kN / 2>(best);
   return best[0];
 }
+
+/// Integers are compared in one cycle, which few accumulators hide.
+template <class R> struct OneCycle : R { static constexpr int kTimesLanes = 1; };
 
 template <class R, class C> static ReduceLoops<C> loops_of() {
   ReduceLoops<C> loops{R::template identity<C>(), reduced_row<R, C>, reduce_columns<R, C>,
@@ -163,7 +163,9 @@ template <class R, class C> static ReduceLoops<C> loops_of() {
   constexpr bool kStays = std::is_same_v<R, GreatestOf> || std::is_same_v<R, LeastOf>;
   if constexpr (kStays && std::is_floating_point_v<C>) loops.row = extreme_row<R, C>;
   if constexpr (kStays && std::is_same_v<C, int64_t>) {
-    loops.row_of_i32 = [](const int32_t* x, int64_t n) -> C { return extreme_row<R>(x, n); };
+    loops.row_of_i32 = [](const int32_t* x, int64_t n) -> C {
+      return reduce_row<OneCycle<R>, int32_t>(n, AsItIs{}, x);
+    };
   }
   return loops;
 }
