@@ -80,21 +80,22 @@ template <class F> Op comparison(const char* name) {
       name, {{{{5, 7}, {5, 7}}}, {.shapes = {{5, 7}, {7}}, .dtypes = {i64, i64}}}, true);
 }
 
-/// Each operand gets half of the gradient where both are equal, as in PyTorch.
-void give_extreme(const Grad& g) {
+/// Each operand gets half of the gradient where both are equal, and all of it where one is NaN, as
+/// in PyTorch. Selects instead of multiplying by 0: the gradient may be infinite.
+template <bool kIsMaximum> void give_extreme(const Grad& g) {
   for (int i : {0, 1}) {
     if (!g.wants(i)) continue;
-    Tensor mine = cast(equal(g.in(i), g.out()), g.grad().dtype());
-    Tensor both = cast(equal(g.in(0), g.in(1)), g.grad().dtype());
-    g.give(i, mul(g.grad(), sub(mine, mul(both, 0.5))));
+    const Tensor &mine = g.in(i), &other = g.in(1 - i);
+    const Tensor share = where(equal(mine, other), mul(g.grad(), 0.5), g.grad());
+    const Tensor is_other = kIsMaximum ? less(mine, other) : less(other, mine);
+    g.give(i, where(is_other, number_like(share, 0), share));
   }
 }
 
 template <class F> Op extreme(const char* name) {
   return elementwise<F, 2>({
       .name = name,
-      .backward = give_extreme,
-      .saves_out = {0},
+      .backward = give_extreme<std::is_same_v<F, Maximum>>,
       .samples = {{{{5, 7}, {5, 7}}}, {{{3, 5, 7}, {5, 1}}}},
   });
 }

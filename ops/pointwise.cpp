@@ -181,7 +181,9 @@ static bool any_complex(const Tensor& a, const Tensor& b, const Tensor& c, const
 Tensor addcmul(const Tensor& a, const Tensor& b, const Tensor& c, const Number& value) {
   if (!has_integers_only(a, b, c) && !any_complex(a, b, c, value))
     return call_on_three(addcmul_op, a, b, c, {.values = {value.value}});
-  const Tensor product = mul(b, c);
+  check_tensor("addcmul", a, b, c);
+  // A product of narrower integers would wrap.
+  const Tensor product = mul(as_dtype(b, promote(a.dtype(), b.dtype())), c);
   return add(a, is_real(value, 1) ? product : mul(product, value));
 }
 
@@ -235,7 +237,8 @@ static const Op clip_numbers_op = floating_elementwise<ClipToBounds, 1>({
         [](const Grad& g) {
           const auto [low, high] = unpack<ClipToBounds>(g.attributes().values);
           const Tensor inside = logical_and(greater_equal(g.in(0), low), less_equal(g.in(0), high));
-          g.give(0, mul(g.grad(), cast(inside, g.grad().dtype())));
+          // The gradient may be infinite: a product by 0 would be NaN.
+          g.give(0, where(inside, g.grad(), number_like(g.grad(), 0)));
         },
     .samples = {{.shapes = {{5, 7}}, .attributes = {.values = {-0.5, 1}}}},
 });
@@ -295,7 +298,10 @@ Tensor gelu(const Tensor& a, std::string_view approximate) {
 }
 
 Tensor rsub(const Tensor& a, const Operand& b, const Number& alpha) {
-  return sub(next_to(a, b), is_real(alpha, 1) ? a : mul(a, alpha));
+  check_tensor("rsub", a);
+  const Tensor from = next_to(a, b);
+  if (is_real(alpha, 1) || !from) return sub(from, a);
+  return sub(from, mul(as_dtype(a, promote(a.dtype(), from.dtype())), alpha));
 }
 
 Tensor frac(const Tensor& a) { return sub(a, trunc(a)); }
@@ -312,7 +318,22 @@ Tensor heaviside(const Tensor& a, const Tensor& b) {
   return where(equal(a, 0), b, step);
 }
 
-Tensor ldexp(const Tensor& a, const Tensor& b) { return mul(a, pow(2.0, floating(b))); }
+/// Calls a composition of two operands in the floating dtype that both promote to; for f16 and bf16
+/// in f32, and rounds once.
+template <class Function>
+static Tensor composed_of(const char* what, const Tensor& a, const Tensor& b,
+                          const Function& function) {
+  check_tensor(what, a, b);
+  const DType both = promote(a.dtype(), b.dtype());
+  const DType dtype = is_floating(both) ? both : DType::f32;
+  const DType wide = size_of(dtype) == 2 ? DType::f32 : dtype;
+  return as_dtype(function(as_dtype(a, wide), as_dtype(b, wide)), dtype);
+}
+
+Tensor ldexp(const Tensor& a, const Tensor& b) {
+  return composed_of("ldexp", a, b,
+                     [](const Tensor& x, const Tensor& y) { return mul(x, pow(2.0, y)); });
+}
 
 Tensor float_power(const Tensor& a, const Tensor& b) {
   return pow(cast(a, DType::f64), cast(b, DType::f64));
@@ -351,8 +372,10 @@ Tensor logit(const Tensor& a, std::optional<double> eps) {
 }
 
 Tensor logaddexp2(const Tensor& a, const Tensor& b) {
-  const double ln2 = std::numbers::ln2;
-  return div(logaddexp(mul(floating(a), ln2), mul(floating(b), ln2)), ln2);
+  return composed_of("logaddexp2", a, b, [](const Tensor& x, const Tensor& y) {
+    const double ln2 = std::numbers::ln2;
+    return div(logaddexp(mul(x, ln2), mul(y, ln2)), ln2);
+  });
 }
 
 Tensor sinc(const Tensor& a) {

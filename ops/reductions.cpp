@@ -112,12 +112,17 @@ static const Op nansum_op = register_reduction<Reduction::sum_numbers>({
     .samples = {sample_with({{5, 7}}, {1}), sample_with({{5, 3, 7}}, {5})},
 });
 
-/// Equal extremes share the gradient evenly, as in torch.amax.
+/// Equal extremes share the gradient evenly, as in torch.amax. Selects instead of multiplying by 0,
+/// as the gradient may be infinite; where the extreme is NaN, so are all gradients.
 static void give_to_extremes(const Grad& g) {
   const Shape kept = kept_shape(g.attributes(), g.in_shape(0));
-  Tensor extreme = cast(equal(g.in(0), reshape(g.out(), kept)), g.grad().dtype());
-  Tensor share = g.attribute(0) ? div(g.grad(), sum_op({extreme}, g.attributes())) : g.grad();
-  g.give(0, mul(extreme, reshape(share, kept)));
+  const Tensor is_extreme = equal(g.in(0), reshape(g.out(), kept));
+  if (g.attribute(0) == 0) {
+    return g.give(0, where(is_extreme, g.grad(), number_like(g.grad(), 0)));
+  }
+  const Tensor count = sum_op({cast(is_extreme, g.grad().dtype())}, g.attributes());
+  const Tensor share = div(g.grad(), count), others = div(0, count);
+  g.give(0, where(is_extreme, reshape(share, kept), reshape(others, kept)));
 }
 
 template <Reduction kKind> static Op extreme_reduction(const char* name) {

@@ -78,6 +78,12 @@ struct LogAddExp {
   }
 };
 
+/// a log(b), but 0 where a is 0 and b is not NaN.
+struct TimesLog {
+  template <class T> WEFT_FN T operator()(T a, T b) const {
+    return a == T(0) && b == b ? T(0) : a * log(b);
+  }
+};
 WEFT_FUNCTOR(Erf, erf)
 WEFT_FUNCTOR(Erfc, erfc_of)
 WEFT_FUNCTOR(Erfinv, erfinv_of)
@@ -214,6 +220,25 @@ Tensor logaddexp(const Tensor& a, const Tensor& b) {
   return call_promoted_floating(logaddexp_op, a, b);
 }
 
+/// The gradient in `a` is that of PyTorch: dy log(b), but 0 where a is 0 and b at most 0. That in
+/// `b` is dy a / b, 0 where both are 0.
+static const Op xlogy_op = floating_elementwise<TimesLog, 2>({
+    .name = "xlogy",
+    .backward = give_each({[](auto& g) {
+                             const Tensor is_flat =
+                                 logical_and(equal(g.in(0), 0), less_equal(g.in(1), 0));
+                             return masked_fill(xlogy(g.grad(), g.in(1)), is_flat, 0);
+                           },
+                           [](auto& g) {
+                             const Tensor is_flat =
+                                 logical_and(equal(g.in(0), 0), equal(g.in(1), 0));
+                             return mul(g.grad(), masked_fill(div(g.in(0), g.in(1)), is_flat, 0));
+                           }}),
+    .samples = samples_of_two(0.5),
+});
+
+Tensor xlogy(const Tensor& a, const Tensor& b) { return call_promoted_floating(xlogy_op, a, b); }
+
 /// 2 / sqrt(pi) exp(-a^2), the derivative of erf, in f32 for f16 and bf16.
 static Tensor erf_derivative(const Tensor& a) {
   return mul(exp(neg(square(in_f32(a)))), 2 * std::numbers::inv_sqrtpi);
@@ -311,8 +336,8 @@ Tensor mvlgamma(const Tensor& a, int64_t p) {
 }
 
 static Tensor incomplete_gamma(const char* what, const Tensor& a, const Tensor& x, bool upper) {
-  const DType both = promote(as_floating(what, a).dtype(), as_floating(what, x).dtype());
-  return igamma_op({as_dtype(a, both), as_dtype(x, both)}, {.structure = {upper ? 1 : 0}});
+  check_tensor(what, a, x);
+  return call_promoted_floating(igamma_op, a, x, {.structure = {upper ? 1 : 0}});
 }
 Tensor igamma(const Tensor& a, const Tensor& x) { return incomplete_gamma("igamma", a, x, false); }
 Tensor igammac(const Tensor& a, const Tensor& x) { return incomplete_gamma("igammac", a, x, true); }

@@ -87,13 +87,6 @@ static Tensor interpolated(const Tensor& places, std::string_view interpolation)
        "', expected 'linear', 'lower', 'higher', 'nearest' or 'midpoint'");
 }
 
-/// Starts from the nearer of the two, as PyTorch does: an infinite one then stays as it is.
-static Tensor between(const Tensor& low, const Tensor& high, const Tensor& weight) {
-  const Tensor apart = sub(high, low);
-  return where(less(weight, 0.5), add(low, mul(weight, apart)),
-               sub(high, mul(sub(1, weight), apart)));
-}
-
 /// Elements at places (f64) of the sorted rows, interpolated between neighbours.
 static Tensor at_places(const Tensor& a, const Tensor& exact, int dim,
                         std::string_view interpolation) {
@@ -106,7 +99,7 @@ static Tensor at_places(const Tensor& a, const Tensor& exact, int dim,
   const Tensor positions = cast(cat({below, ceil(places)}, dim), DType::i64);
   const Tensor found = at_positions(a, positions, dim).values;
   const Tensor low = slice(found, dim, 0, count), high = slice(found, dim, count, 2 * count);
-  return between(low, high, cast(sub(places, below), a.dtype()));
+  return lerp(low, high, cast(sub(places, below), a.dtype()));
 }
 
 /// Quantiles along `dim`, which keeps one element for each of q.

@@ -73,7 +73,8 @@ Tensor std(const Tensor& a, const std::vector<int>& dim, double correction, bool
 }
 
 Tensor logsumexp(const Tensor& a, const std::vector<int>& dim, bool keepdim) {
-  const auto function = [&](const Tensor& x) {
+  const auto function = [&](const Tensor& given) {
+    const Tensor x = as_floating("logsumexp", given);  // a difference of integers may wrap
     if (dim.size() == 1) return weft::logsumexp(x, dim[0], keepdim);
     Tensor most = weft::max(x.detach(), dim, true);
     most = masked_fill(most, logical_not(isfinite(most)), 0);
@@ -175,28 +176,28 @@ void promote_by_dims(std::span<Tensor> operands) {
   }
 }
 
-static Tensor times(const char* what, const Tensor& a, const Operand& b, Number alpha) {
-  check_tensor(what, a);
-  const Tensor other = next_to(a, b);
-  return is_real(alpha, 1) ? other : mul(other, alpha);
-}
 using OfTwo = Tensor (*)(const Tensor&, const Tensor&);
-static Tensor of_promoted(OfTwo function, const Tensor& a, const Tensor& b) {
-  Tensor both[] = {a, b};
+/// function(a, alpha * b), where the product has the dtype that both promote to.
+static Tensor of_promoted(const char* what, OfTwo function, const Tensor& a, const Operand& b,
+                          const Number& alpha = 1) {
+  check_tensor(what, a);
+  Tensor both[] = {a, next_to(a, b)};
   promote_by_dims(both);
-  return function(both[0], both[1]);
+  if (is_real(alpha, 1) || !both[1]) return function(both[0], both[1]);
+  const DType dtype = promote(both[0].dtype(), both[1].dtype());
+  return function(both[0], mul(as_dtype(both[1], dtype), alpha));
 }
 Tensor add(const Tensor& a, const Operand& b, Number alpha) {
-  return of_promoted(weft::add, a, times("add", a, b, alpha));
+  return of_promoted("add", weft::add, a, b, alpha);
 }
 Tensor sub(const Tensor& a, const Operand& b, Number alpha) {
-  return of_promoted(weft::sub, a, times("sub", a, b, alpha));
+  return of_promoted("sub", weft::sub, a, b, alpha);
 }
 
 Tensor div(const Tensor& a, const Operand& b, std::string_view rounding_mode) {
   check_tensor("div", a);
   const Tensor other = next_to(a, b);
-  if (rounding_mode.empty()) return of_promoted(weft::div, a, other);
+  if (rounding_mode.empty()) return of_promoted("div", weft::div, a, other);
   if (rounding_mode == "floor") return floor_divide(a, other);
   if (rounding_mode != "trunc") {
     fail("div: rounding_mode is ", in_quotes(rounding_mode), ", expected floor or trunc");

@@ -145,11 +145,15 @@ constexpr NamedFunction<OfOperands> kArithmetic[] = {
      "x1 ** x2. Integers wrap, and a negative exponent gives the integer part"},
 };
 
-/// other * alpha
-Operand scaled(const char* what, const Operand& other, const Number& alpha) {
+/// other * alpha, in the dtype that a tensor and `input` promote to.
+Operand scaled(const char* what, const Operand& input, const Operand& other, const Number& alpha) {
   constexpr auto kComplex = Number::Kind::complex;
   if (alpha.kind != kComplex && alpha.value == 1) return other;
-  if (!other.is_number()) return mul(other.tensor, alpha);
+  if (!other.is_number()) {
+    if (input.is_number()) return mul(other.tensor, alpha);
+    const DType dtype = promote(input.tensor.dtype(), other.tensor.dtype());
+    return mul(cast(other.tensor, dtype), alpha);
+  }
   if (other.number.kind == kComplex || alpha.kind == kComplex) {
     const auto whole = [](const Number& x) { return std::complex(x.value, x.imaginary); };
     return Number(whole(other.number) * whole(alpha));
@@ -205,7 +209,7 @@ void bind_elementwise(py::module_& m) {
                            : "input - alpha * other; as `weft.subtract`";
     def(m, concat("_torch_", f.name, "(input, other, *, alpha=1)"), text,
         [f](const Operand& a, const Operand& b, const Number& alpha) {
-          return f.function(f.name, a, scaled(f.name, b, alpha));
+          return f.function(f.name, a, scaled(f.name, a, b, alpha));
         });
   }
   for (const auto& f : kOfOne) {
@@ -336,8 +340,8 @@ void bind_operators(py::class_<Tensor>& tensor) {
         "Changes it in place, with other * alpha; see the operator",
         [name, function](const py::object& self, const Operand& other, const Operand& alpha) {
           if (!alpha.is_number()) fail_type(name, ": alpha is a tensor, expected a number");
-          return changed(self,
-                         [&](const Tensor& x) { function(x, scaled(name, other, alpha.number)); });
+          return changed(
+              self, [&](const Tensor& x) { function(x, scaled(name, x, other, alpha.number)); });
         });
   }
   for (const auto& [name, function] : kOfItself) {

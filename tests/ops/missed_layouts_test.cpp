@@ -293,6 +293,7 @@ const std::set<std::string> kByChance = {"bitwise_left_shift",
                                          "solve_triangle",
                                          "symmetric_eigen",
                                          "symmetric_eigenvalues",
+                                         "xlogy",
                                          "all",
                                          "any"};
 

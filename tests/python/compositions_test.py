@@ -334,3 +334,123 @@ def test_layouts_do_not_matter(ranks):
                 )
 
     weft.run_ranks(ranks, body, deadline=60)
+
+
+def gradients_of(function, *values, sharding=lambda t: t):
+    leaves = [sharding(weft.tensor(v)).requires_grad_() for v in values]
+    weft.sum(function(*leaves)).backward()
+    return [leaf.grad.full_tensor().tolist() for leaf in leaves]
+
+
+INFINITE = math.inf
+# Functions whose result 0 gets an infinite gradient, or whose operands are 0: torch 2's gradients.
+AT_ZERO = {
+    "clamp": (lambda x: T.sqrt(T.clamp(x, min=0)), [[-1.0, 4.0]], [[0.0, 0.25]]),
+    "clamp_max": (lambda x: T.sqrt(-T.clamp(x, max=0)), [[-4.0, 1.0]], [[-0.25, 0.0]]),
+    "maximum": (
+        lambda x, y: T.sqrt(T.maximum(x, y)),
+        [[-1.0, 4.0, 0.0], [0.0, 1.0, 0.0]],
+        [[0.0, 0.25, INFINITE], [INFINITE, 0.0, INFINITE]],
+    ),
+    "minimum": (
+        lambda x, y: T.sqrt(T.minimum(x, y)),
+        [[1.0, 4.0], [0.0, 1.0]],
+        [[0.0, 0.0], [INFINITE, 0.5]],
+    ),
+    "ties": (
+        T.maximum,
+        [[1.0, 2.0, math.nan], [1.0, 3.0, 1.0]],
+        [[0.5, 0.0, 1.0], [0.5, 1.0, 1.0]],
+    ),
+    "fmax": (
+        lambda x, y: T.sqrt(T.fmax(x, y)),
+        [[-1.0, 4.0], [0.0, math.nan]],
+        [[0.0, 0.25], [INFINITE, 0.0]],
+    ),
+    "max": (lambda x: T.sqrt(T.max(x)), [[-1.0, -4.0, 0.0]], [[0.0, 0.0, INFINITE]]),
+    "min": (lambda x: T.sqrt(T.min(x)), [[1.0, 4.0, 0.0]], [[0.0, 0.0, INFINITE]]),
+    "tied_max": (T.max, [[1.0, 2.0, 2.0]], [[0.0, 0.5, 0.5]]),
+    "quantile": (
+        lambda x: T.sqrt(T.quantile(x, 0.5)),
+        [[-1.0, 0.0, 2.0, 0.0]],
+        [[0.0, INFINITE, 0.0, INFINITE]],
+    ),
+    "logit": (lambda x: T.logit(x, eps=0.0), [[1.5, 0.5, -1.0]], [[0.0, 4.0, 0.0]]),
+    "xlogy": (
+        T.xlogy,
+        [[0.0, 1.0, 0.0, 2.0], [2.0, 2.0, 0.0, 1.0]],
+        [[math.log(2), math.log(2), 0.0, 0.0], [0.0, 0.5, 0.0, 2.0]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AT_ZERO)
+def test_gradients_at_zero_are_pytorchs(name):
+    function, operands, expected = AT_ZERO[name]
+    for got, want in zip(gradients_of(function, *operands), expected):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_infinite_gradients_that_are_partial_stay_where_they_are():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 3})
+        w = weft.distribute(weft.tensor([[1.0] * 4] * 3), mesh, [weft.Shard(1)])
+
+        def loss(clipped):  # the gradient of x is Partial
+            return lambda x: T.matmul(T.sqrt(clipped(x)).reshape(1, 3), w)
+
+        def whole(t):
+            return weft.distribute(t, mesh)
+
+        zeros = whole(weft.tensor([0.0, 0.0, 5.0]))
+        return [
+            gradients_of(loss(clipped), [-1.0, 4.0, 5.0], sharding=whole)[0][:2]
+            for clipped in (lambda x: T.clamp(x, min=0), lambda x: T.maximum(x, zeros))
+        ]
+
+    assert weft.run_ranks(3, body, deadline=60)[0] == [[0.0, 1.0], [0.0, 1.0]]
+
+
+def test_second_derivatives_pass_a_clamp():
+    x = weft.tensor([-1.0, 2.0, 3.0]).requires_grad_()
+    y = weft.sum(T.clamp(x, min=0) ** 3) + T.max(x) ** 3
+    (first,) = weft.autograd.grad([y], [x], create_graph=True)
+    weft.sum(first).backward()
+    assert x.grad.tolist() == [0.0, 12.0, 36.0]
+
+
+@pytest.mark.parametrize("dtype", [weft.bool, weft.uint8, weft.int8])
+def test_logsumexp_of_integers_is_computed_in_f32(dtype):
+    x = weft.tensor([[1, 0], [1, 1]]).to(dtype)
+    assert math.isclose(T.logsumexp(x, [0, 1]).item(), math.log(3 * math.e + 1), rel_tol=1e-6)
+
+
+MIXED = {
+    "xlogy": (T.xlogy, lambda x, y: x * math.log(y)),
+    "logaddexp2": (T.logaddexp2, lambda x, y: math.log2(2**x + 2**y)),
+    "ldexp": (T.ldexp, lambda x, y: x * 2**y),
+    "igamma": (T.igamma, lambda x, y: 1 - math.exp(-y)),  # of x = 1
+    "igammac": (T.igammac, lambda x, y: math.exp(-y)),
+    "alpha": (lambda x, y: T.add(x, y, alpha=0.1), lambda x, y: x + 0.1 * y),
+    "rsub": (lambda x, y: T.rsub(y, x, alpha=0.1), lambda x, y: x - 0.1 * y),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_operands_are_promoted_first(name):
+    function, exact = MIXED[name]
+    for first, second in ((weft.float64, weft.int64), (weft.float64, weft.float32)):
+        one, three = weft.tensor([1]).to(first), weft.tensor([3]).to(second)
+        got = function(one, three)
+        assert got.dtype is weft.float64
+        assert math.isclose(got.item(), exact(1, 3), rel_tol=1e-13)
+    for half in (weft.float16, weft.bfloat16):
+        got = function(weft.tensor([1]).to(half), weft.tensor([3]))
+        assert got.dtype is half
+        assert got.item() == weft.tensor(exact(1, 3)).to(half).item()
+
+
+def test_products_of_narrow_integers_do_not_wrap():
+    narrow = weft.tensor([100]).to(weft.int8)
+    assert T.add(weft.tensor([1]), narrow, alpha=100).tolist() == [10001]
+    assert T.addcmul(weft.tensor([1]), narrow, narrow).tolist() == [10001]
