@@ -454,3 +454,14 @@ def test_products_of_narrow_integers_do_not_wrap():
     narrow = weft.tensor([100]).to(weft.int8)
     assert T.add(weft.tensor([1]), narrow, alpha=100).tolist() == [10001]
     assert T.addcmul(weft.tensor([1]), narrow, narrow).tolist() == [10001]
+
+
+def test_a_partial_is_summed_before_it_is_narrowed():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"a": 2})
+        own = weft.tensor([1e9 + 0.25 if world.rank == 0 else -1e9], dtype=weft.float64)
+        x = weft.from_local(own, mesh, [weft.Partial()]).requires_grad_()
+        weft.sum(x.float()).backward()
+        return x.detach().float().full_tensor().item(), x.grad.dtype, x.grad.full_tensor().item()
+
+    assert weft.run_ranks(2, body)[0] == (0.25, weft.float64, 1.0)
