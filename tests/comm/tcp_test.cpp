@@ -4,14 +4,18 @@
 #include <signal.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "src/comm/tcp/meeting.h"
+#include "src/comm/tcp/network.h"
 #include "src/comm/tcp/reception.h"
 #include "tests/comm/tcp_backend.h"
 #include "tests/support/processes.h"
@@ -190,6 +194,85 @@ TEST(Tcp, NobodyListens) {
     EXPECT_THROW(endpoint_of(text), std::invalid_argument) << text;
   }
   EXPECT_EQ(endpoint_of("[::1]:80").in_words(), "[::1]:80");
+}
+
+/// Two processes that have met, in one.
+struct TwoEnds {
+  TwoEnds() {
+    const uint16_t port = free_port();
+    const auto meet = [port](int rank) {
+      TcpMember member = tcp_member(port, rank, 2);
+      member.timeout = std::chrono::seconds(1);
+      return std::make_unique<TcpNetwork>(meet_by_tcp(member, std::chrono::seconds(10)),
+                                          member.timeout);
+    };
+    auto first = std::async(std::launch::async, meet, 0);
+    ends[1] = meet(1);
+    ends[0] = first.get();
+  }
+  ~TwoEnds() {
+    for (TcpRequest* one : requests) ends[0]->cancel(one);
+  }
+  void send(const std::vector<std::byte>& data, int tag) {
+    add(ends[0]->send(data.data(), static_cast<int64_t>(data.size()), 1, tag));
+  }
+  void receive(std::vector<std::byte>& data, int tag) {
+    add(ends[1]->receive(data.data(), static_cast<int64_t>(data.size()), 0, tag));
+  }
+  void add(TcpRequest* request) {
+    if (request) requests.push_back(request);
+  }
+  bool all_done_within(milliseconds time) const {
+    const auto until = TcpClock::now() + time;
+    const auto is_done = [](const TcpRequest* one) { return one->is_done; };
+    while (TcpClock::now() < until) {
+      for (const auto& end : ends) end->progress();
+      if (std::ranges::all_of(requests, is_done)) return true;
+    }
+    return false;
+  }
+
+  std::unique_ptr<TcpNetwork> ends[2];
+  std::vector<TcpRequest*> requests;
+};
+
+TEST(Tcp, AStoppedReceiverIsWaitedFor) {
+  TwoEnds two;
+  std::vector<std::byte> data(size_t{32} << 20), received(data.size());
+  data.back() = std::byte{7};
+  two.receive(received, 5);
+  two.ends[1]->progress();
+  two.send(data, 5);
+  // Longer than the timeout for a silent host.
+  const auto until = TcpClock::now() + milliseconds(1700);
+  while (TcpClock::now() < until) {
+    two.ends[0]->progress();
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  EXPECT_EQ(two.ends[0]->loss_of(1), "");
+  EXPECT_TRUE(two.all_done_within(std::chrono::seconds(20)));
+  EXPECT_EQ(received.back(), data.back());
+}
+
+TEST(Tcp, MessagesThatNobodyAwaitsWaitInTheConnection) {
+  TwoEnds two;
+  std::vector<std::byte> data(8192);
+  const int count = 11'000;  // 86 MiB; the connection holds some
+  for (int i = 0; i < count; ++i) {
+    two.send(data, 5);
+    if (i % 16 == 0) two.ends[1]->progress();
+  }
+  EXPECT_FALSE(two.all_done_within(milliseconds(200)));
+  for (int i = 0; i < count; ++i) two.receive(data, 5);
+  EXPECT_TRUE(two.all_done_within(std::chrono::seconds(20)));
+}
+
+TEST(Tcp, ReceivesThatNobodySendsForAreBounded) {
+  TwoEnds two;
+  std::vector<std::byte> data(9000);
+  for (int tag = 1; tag <= (1 << 17) + 1; ++tag) two.receive(data, tag);
+  EXPECT_FALSE(two.all_done_within(milliseconds(300)));
+  expect_words(two.ends[0]->loss_of(1), "a message is not one of this version of weft");
 }
 
 /// Returns 3 if a call in which rank 2 is killed names that rank in time.

@@ -10,6 +10,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "src/comm/mpi/wire.h"
@@ -23,11 +24,15 @@ static constexpr size_t kFramesAtOnce = 8;
 static constexpr size_t kBufferBytes = size_t{64} << 10;
 /// Reads from one process before the next one's turn.
 static constexpr int kReadsInTurn = 32;
+/// Of one process: bytes of short messages that no receive awaits, after which the next one waits
+/// in the connection, and tags of receives for which nothing was sent.
+static constexpr size_t kMostEarlyBytes = size_t{64} << 20;
+static constexpr size_t kMostReadyTags = size_t{1} << 17;
 
 static TcpNetwork* network_of_process = nullptr;
 
-TcpNetwork::TcpNetwork(TcpProcesses processes)
-    : events_(above_standard(::epoll_create1(EPOLL_CLOEXEC))) {
+TcpNetwork::TcpNetwork(TcpProcesses processes, std::chrono::seconds timeout)
+    : timeout_(timeout), events_(above_standard(::epoll_create1(EPOLL_CLOEXEC))) {
   if (events_.get() < 0) fail_call("epoll_create1", std::strerror(errno));
   for (size_t r = 0; r < processes.links.size(); ++r) {
     peers_.emplace_back();
@@ -97,6 +102,7 @@ TcpRequest* TcpNetwork::receive(void* data, int64_t bytes, int from, int tag) {
   const Frame frame{Kind::brief, tag, static_cast<int64_t>(early->second.size())};
   const Bytes kept = std::move(early->second);
   peer.early.erase(early);
+  peer.early_bytes -= kept.size() + sizeof *early;
   if (!take_whole(peer, frame, kept.data())) lose_malformed(peer);
   return request;
 }
@@ -119,6 +125,22 @@ void TcpNetwork::progress() {
   for (Peer& peer : peers_) {
     if (peer.readable) read(peer);
     if (peer.writable) write(peer);
+  }
+  lose_silent();
+}
+
+void TcpNetwork::lose_silent() {
+  const auto now = TcpClock::now();
+  if (timeout_.count() == 0 || now < next_look_) return;
+  next_look_ = now + std::chrono::seconds(1);
+  for (Peer& peer : peers_) {
+    if (peer.socket.get() < 0) continue;
+    const std::optional<std::chrono::milliseconds> silence = silence_of(peer.socket.get());
+    if (!silence || now - *silence >= peer.owes_since) {
+      peer.owes_since = now;
+    } else if (now - peer.owes_since > timeout_) {
+      lose(peer, concat("its host has not answered for ", timeout_.count(), " s"));
+    }
   }
 }
 
@@ -254,6 +276,10 @@ bool TcpNetwork::use_frame(Peer& peer) {
     const size_t whole = sizeof frame + static_cast<size_t>(frame.bytes);
     if (peer.end - peer.begin < whole) return true;
     if (frame.kind == Kind::message && any_.empty()) return false;
+    if (frame.kind == Kind::brief && peer.early_bytes >= kMostEarlyBytes &&
+        awaited_of(peer, frame.tag, true) == peer.awaited.end()) {
+      return false;
+    }
     const std::byte* const data = peer.buffer.data() + peer.begin + sizeof frame;
     if (!take_whole(peer, frame, data)) return lose_malformed(peer);
     peer.begin += whole;
@@ -262,6 +288,7 @@ bool TcpNetwork::use_frame(Peer& peer) {
   if (frame.kind == Kind::data) {
     if (!begin_data(peer, frame)) return lose_malformed(peer);
   } else if (frame.kind == Kind::ready) {
+    if (peer.ready.size() >= kMostReadyTags) return lose_malformed(peer);
     take_ready(peer, frame.tag);
   } else {
     return lose_malformed(peer);
@@ -287,6 +314,7 @@ bool TcpNetwork::take_whole(Peer& peer, const Frame& frame, const std::byte* dat
     const auto first = awaited_of(peer, frame.tag, true);
     if (first == peer.awaited.end()) {
       peer.early.push_back({frame.tag, {data, data + size}});
+      peer.early_bytes += size + sizeof peer.early.back();
       return true;
     }
     request = *first;

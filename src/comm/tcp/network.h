@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -35,7 +36,8 @@ struct TcpRequest {
 /// receiver's, and none delays another. Used by one thread at a time.
 class TcpNetwork : NotCopied {
  public:
-  explicit TcpNetwork(TcpProcesses processes);
+  /// A host that has not answered for `timeout` is gone; 0: never.
+  explicit TcpNetwork(TcpProcesses processes, std::chrono::seconds timeout = {});
   ~TcpNetwork();
 
   /// The memory belongs to the request until it is done. Null when it is done already.
@@ -73,6 +75,8 @@ class TcpNetwork : NotCopied {
     bool readable = false, writable = false;
     /// The other end sends nothing more than what can be read now.
     bool is_ending = false;
+    /// Since when the host has owed an answer, at least.
+    TcpClock::time_point owes_since = {};
 
     /// To send: what leaves at once, data that the peer is ready for, and data that it is not.
     std::deque<Outgoing> urgent = {}, data = {}, waiting = {};
@@ -88,6 +92,7 @@ class TcpNetwork : NotCopied {
     /// Receives with another tag than 0, in order, and short messages that came before theirs.
     std::deque<TcpRequest*> awaited = {};
     std::deque<std::pair<int, Bytes>> early = {};
+    size_t early_bytes = 0;
     /// The receive to which the next bytes go, and how many of the frame.
     TcpRequest* incoming = nullptr;
     int64_t left_of_incoming = 0;
@@ -105,9 +110,12 @@ class TcpNetwork : NotCopied {
   static std::deque<TcpRequest*>::iterator awaited_of(Peer& peer, int tag, bool is_brief);
   bool begin_data(Peer& peer, const Frame& frame);
   void take_ready(Peer& peer, int tag);
+  void lose_silent();
   static bool lose_malformed(Peer& peer);
   static void lose(Peer& peer, const std::string& reason);
 
+  const std::chrono::seconds timeout_;
+  TcpClock::time_point next_look_ = {};
   OwnedDescriptor events_;
   std::vector<Peer> peers_;
   /// Receives with tag 0, in order.

@@ -112,7 +112,7 @@ std::unique_ptr<MpiSession> tcp_session(const TcpMember& member,
   static const MpiLibrary library(MpiAbi::standard, tcp_calls(), "weft's own transport");
   TcpProcesses processes = meet_by_tcp(member, deadline);
   std::vector<std::string> texts = processes.texts;
-  TcpNetwork* const made = network = new TcpNetwork(std::move(processes));
+  TcpNetwork* const made = network = new TcpNetwork(std::move(processes), member.timeout);
   return std::make_unique<MpiSession>(
       library, MpiProcesses{reinterpret_cast<MpiHandle>(made), member.rank, std::move(texts),
                             [made](int rank) { return made->loss_of(rank); }});

@@ -168,7 +168,8 @@ OwnedDescriptor connected_socket(const TcpEndpoint& to, TcpClock::time_point unt
 void set_connection_options(int socket, std::chrono::seconds timeout) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   if (timeout.count() == 0) return;
-  // Keepalive finds a silent host where nothing is sent, the user timeout where something is.
+  // Keepalive finds a silent host where nothing is sent, `silence_of` where something is. The user
+  // timeout would also end connections to hosts that answer for a process that is stopped.
   constexpr int kProbes = 5;
   constexpr int64_t kLongest = 180'000;  // the system takes no longer time between probes
   const auto seconds = static_cast<int>(std::min<int64_t>(timeout.count(), kLongest));
@@ -177,7 +178,14 @@ void set_connection_options(int socket, std::chrono::seconds timeout) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, between);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, between);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, seconds * 1000);
+}
+
+std::optional<std::chrono::milliseconds> silence_of(int socket) {
+  tcp_info info = {};
+  socklen_t length = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) return {};
+  return std::chrono::milliseconds(info.tcpi_last_ack_recv);
 }
 
 bool await_ready(int descriptor, short events, TcpClock::time_point until) {

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "weft/extend/file.h"
@@ -39,9 +40,12 @@ std::string own_address(int socket);
 OwnedDescriptor connected_socket(const TcpEndpoint& to, TcpClock::time_point until,
                                  std::string& why);
 
-/// Sends small messages at once, and ends the connection when the other host has not answered for
-/// so long; 0: never.
+/// Sends small messages at once, and ends a connection over which nothing is sent when the other
+/// host has not answered for so long; 0: never.
 void set_connection_options(int socket, std::chrono::seconds timeout);
+/// How long ago the other host's system answered last, when it owes an answer to something sent. It
+/// answers for a process that is stopped, too.
+std::optional<std::chrono::milliseconds> silence_of(int socket);
 
 /// Waits until a descriptor is ready for poll's `events`, or until `until`.
 bool await_ready(int descriptor, short events, TcpClock::time_point until);
