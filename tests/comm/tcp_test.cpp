@@ -97,11 +97,10 @@ TEST(Tcp, NamesWhatIsWrongWithTheJob) {
     for (const std::string& error : errors_of(members, deadline)) expect_words(error, words);
   };
   expect_all([](auto& members) { members[2].size = 8; },
-             "connect: the number of ranks is 8 on rank 2 (127.0.0.1), expected 4, that of rank 0",
+             "the number of ranks is 8 on rank 2 (127.0.0.1), expected 4, that of rank 0",
              milliseconds(500));
   expect_all([](auto& members) { members[2].rank = 1; },
-             "connect: two processes are rank 1 (127.0.0.1 and 127.0.0.1), expected one",
-             milliseconds(500));
+             "two processes are rank 1 (127.0.0.1 and 127.0.0.1), expected one", milliseconds(500));
   expect_all(
       [](auto& members) {
         members.pop_back();
@@ -119,14 +118,15 @@ TEST(Tcp, NamesWhatIsWrongWithOneRank) {
   const std::vector<std::string> errors = errors_of(members, milliseconds(500));
   for (size_t i = 0; i < 3; ++i) expect_words(errors[i], "connect: rank 3 did not come to");
   expect_words(errors[3], concat("connect: the job at localhost:", port,
-                                 " is \"a job\", expected that of rank 3 (127.0.0.1)"));
+                                 " is \"a job\", expected \"another job\", that of rank 3"));
 
   const OwnedDescriptor other = listening_socket("localhost", port);
   expect_words(errors_of({members[0]})[0],
                concat("connect: port ", port, " of this host is in use, expected a free one"));
   // The other listener does not answer.
   expect_words(errors_of({members[1]}, milliseconds(200))[0],
-               concat("connect: rank 0 at localhost:", port, " ended the connection of rank 1"));
+               concat("connect: rank 0 at localhost:", port,
+                      " accepted the connection of rank 1 but did not answer within 200 ms"));
 }
 
 /// Connects to rank 0, which may not listen yet, and sends a card.
@@ -146,14 +146,46 @@ TEST(Tcp, NamesARankThatBehavesWrongly) {
   const uint16_t port = free_port();
   const auto error_of_first = [&](int rank, const std::function<void(TcpCard&)>& change) {
     std::jthread other([&] { sent_card(port, tcp_member(port, rank, 3), change); });
-    return errors_of({tcp_member(port, 0, 3)}, milliseconds(2000))[0];
+    return errors_of({tcp_member(port, 0, 3)}, milliseconds(300))[0];
   };
   expect_words(error_of_first(2, [](TcpCard&) {}),
                "connect: rank 2 (127.0.0.1) left before all had come");
   expect_words(error_of_first(1, [](TcpCard& card) { card.version = 2; }),
-               "connect: the protocol of a process (127.0.0.1) is version 2, expected 1");
+               "refused: the protocol of a process (127.0.0.1) is version 2, expected 1");
   expect_words(error_of_first(5, [](TcpCard&) {}),
-               "connect: the rank of a process (127.0.0.1) is 5, expected 1 to 2");
+               "refused: the rank of a process (127.0.0.1) is 5, expected 1 to 2");
+}
+
+TEST(Tcp, OtherJobsAndSilentConnectionsAreSurvived) {
+  const uint16_t port = free_port();
+  const std::vector<TcpMember> members = four(port);
+  std::jthread first([&] { EXPECT_EQ(errors_of({members[0]})[0], ""); });
+  const auto refused =
+      sent_card(port, tcp_member(port, 1, 2), [](TcpCard& card) { card.version = 2; });
+  expect_words(errors_of({tcp_member(port, 1, 2)})[0],
+               "connect: the number of ranks is 2 on rank 1 (127.0.0.1), expected 4");
+  std::vector<OwnedDescriptor> silent;
+  std::string why;
+  const auto until = TcpClock::now() + std::chrono::seconds(5);
+  while (silent.size() < 200) silent.push_back(connected_socket({"localhost", port}, until, why));
+  // 64 and two of each rank are kept.
+  EXPECT_TRUE(await_ready(silent[200 - 72 - 1].get(), POLLIN, until));
+  EXPECT_FALSE(await_ready(silent[200 - 72].get(), POLLIN, TcpClock::now()));
+  EXPECT_EQ(errors_of({members.begin() + 1, members.end()}), std::vector<std::string>(3));
+}
+
+TEST(Tcp, RanksThatDoNotConnectAreNamed) {
+  const uint16_t port = free_port();
+  OwnedDescriptor idle;
+  // Rank 2 comes, but neither connects to rank 1 nor reports.
+  std::jthread other([&] { idle = sent_card(port, tcp_member(port, 2, 3), [](TcpCard&) {}); });
+  for (const std::string& error :
+       errors_of({tcp_member(port, 0, 3), tcp_member(port, 1, 3)}, milliseconds(300))) {
+    expect_words(error, "connect: rank 1 was not reached by rank 2 within 300 ms");
+  }
+  std::jthread silent([&] { idle = sent_card(port, tcp_member(port, 1, 2), [](TcpCard&) {}); });
+  expect_words(errors_of({tcp_member(port, 0, 2)}, milliseconds(100))[0],
+               "connect: rank 1 (127.0.0.1) did not report within 100 ms whether all reach it");
 }
 
 TEST(Tcp, HostsThatDoNotReachEachOther) {
@@ -190,6 +222,9 @@ TEST(Tcp, NobodyListens) {
   expect_words(errors_of({tcp_member(port, 1, 2)}, milliseconds(200))[0],
                concat("connect: rank 0 at localhost:", port,
                       " did not answer rank 1 within 200 ms: Connection refused"));
+  TcpMember lost = tcp_member(port, 1, 2);
+  lost.rendezvous.host = "no host";
+  expect_words(errors_of({lost})[0], "connect: the host is \"no host\", expected a known one: ");
   for (const char* text : {"", "host", "host:", "host:0", "host:70000", "::1:80", ":80"}) {
     EXPECT_THROW(endpoint_of(text), std::invalid_argument) << text;
   }

@@ -14,7 +14,7 @@ static constexpr int64_t kLongestSegment = int64_t{64} << 20;
 static constexpr int64_t kMostScratch = int64_t{64} << 20, kLongestBlock = int64_t{1} << 20;
 
 void fail_malformed(int from) {
-  fail_call("MPI_Test", "a message of process ", from, " is not one of this version of weft");
+  fail_call("receive", "a message of process ", from, " is not one of this version of weft");
 }
 
 static int64_t block_bytes_for(int size) {

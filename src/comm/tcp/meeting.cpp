@@ -36,7 +36,7 @@ class TcpFirst {
       : member_(member),
         deadline_(deadline),
         until_(TcpClock::now() + deadline),
-        reception_(listen()),
+        reception_(listen(), member.size),
         guests_(static_cast<size_t>(member.size)) {}
 
   TcpProcesses meet_all() {
@@ -113,7 +113,7 @@ class TcpFirst {
     wrong_ = concat(missing_ranks(), " did not come to ", member_.rendezvous.in_words(), " within ",
                     deadline_.count(),
                     " ms; arrived: ", listed(come, [&](int rank) { return in_words(rank); }),
-                    kAllConnect);
+                    refused_.empty() ? "" : "; refused: ", refused_, kAllConnect);
   }
 
   /// "rank 2, rank 3 (of host 1)".
@@ -137,14 +137,14 @@ class TcpFirst {
   void take(TcpArrival guest) {
     const TcpCard& card = guest.card;
     const std::string who = concat("rank ", card.rank, " (", guest.name, ")");
-    if (card.version == TcpCard().version && card.job != card_of(member_, "").job) {
-      answer_process(guest.socket.get(), member_,
-                     concat("the job at ", member_.rendezvous.in_words(), " is ",
-                            in_quotes(member_.job), ", expected that of ", who));
+    // Another job may have been started by mistake; this one goes on.
+    const std::string wrong = wrong_with(guest, who);
+    if (!wrong.empty()) {
+      answer_process(guest.socket.get(), member_, wrong);
+      if (wrong != refused_) warn("connect: refused: ", wrong);
+      refused_ = wrong;
       return;
     }
-    wrong_ = wrong_with(guest, who);
-    if (!wrong_.empty()) return answer_process(guest.socket.get(), member_, wrong_);
     set_connection_options(guest.socket.get(), member_.timeout);
     guests_[static_cast<size_t>(card.rank)] = std::move(guest);
     --missing_;
@@ -155,6 +155,10 @@ class TcpFirst {
     if (card.version != TcpCard().version) {
       return concat("the protocol of a process (", guest.name, ") is version ", card.version,
                     ", expected ", TcpCard().version, ", that of rank 0; all ranks run one build");
+    }
+    if (card.job != card_of(member_, "").job) {
+      return concat("the job at ", member_.rendezvous.in_words(), " is ", in_quotes(member_.job),
+                    ", expected ", in_quotes(in_field(card.address)), ", that of ", who);
     }
     if (card.size != member_.size) {
       return concat("the number of ranks is ", card.size, " on ", who, ", expected ", member_.size,
@@ -195,7 +199,7 @@ class TcpFirst {
     for (const TcpArrival& guest : guests_) waiting.push_back({guest.socket.get(), POLLIN, 0});
     for (int left = member_.size - 1; left > 0 && wrong_.empty();) {
       const int ready = ::poll(waiting.data(), waiting.size(), 1000);
-      if (ready <= 0 && TcpClock::now() > until) wrong_ = "not all ranks reported in time";
+      if (ready <= 0 && TcpClock::now() > until) wrong_ = not_reported(waiting);
       for (size_t r = 1; ready > 0 && r < waiting.size() && wrong_.empty(); ++r) {
         if (waiting[r].revents == 0) continue;
         wrong_ = report_of(r, until);
@@ -203,6 +207,15 @@ class TcpFirst {
         --left;
       }
     }
+  }
+
+  std::string not_reported(const std::vector<pollfd>& waiting) const {
+    std::vector<int> ranks;
+    for (size_t r = 1; r < waiting.size(); ++r) {
+      if (waiting[r].fd >= 0) ranks.push_back(static_cast<int>(r));
+    }
+    return concat(listed(ranks, [&](int rank) { return in_words(rank); }),
+                  " did not report within ", deadline_.count(), " ms whether all reach it");
   }
 
   std::string report_of(size_t rank, TcpClock::time_point until) const {
@@ -222,6 +235,8 @@ class TcpFirst {
   std::vector<TcpArrival> guests_;
   int missing_ = member_.size - 1;
   std::string wrong_;
+  /// What was wrong with the last process that was refused.
+  std::string refused_;
 };
 
 /// A process that comes to process 0.
@@ -237,15 +252,16 @@ class TcpGuest {
     const bool is_local = is_loopback(member_.rendezvous.host);
     OwnedDescriptor listener = listening_socket(is_local ? own : "", 0);
     if (listener.get() < 0) fail_call("listen", std::strerror(errno));
-    TcpReception reception(std::move(listener));
+    TcpReception reception(std::move(listener), member_.size);
     TcpCard card = card_of(member_, member_.text.substr(0, 1000));
     card.port = reception.port();
+    put_in_field(card.address, member_.job);  // for errors
     send_whole(first.get(), &card, sizeof card, until_);
     // Process 0 has the same deadline, and names the missing ranks.
-    check(received(first.get(), until_ + std::chrono::seconds(2)));
+    receive_answer(first.get(), until_ + std::chrono::seconds(2));
     std::vector<TcpCard> roster(static_cast<size_t>(member_.size));
     if (!receive_whole(first.get(), roster.data(), roster.size() * sizeof(TcpCard), until_)) {
-      check({});
+      fail_unanswered(until_);
     }
     made_.links.resize(roster.size());
     made_.links[0] = std::move(first);
@@ -253,7 +269,7 @@ class TcpGuest {
     std::string wrong = connect_to_lower(roster);
     if (wrong.empty()) wrong = await_higher(reception, roster[0].secret, until);
     if (!decided_) answer_process(made_.links[0].get(), member_, wrong);
-    check(received(made_.links[0].get(), until + std::chrono::seconds(2)));
+    receive_answer(made_.links[0].get(), until + std::chrono::seconds(2));
     for (const TcpCard& one : roster) {
       made_.names.push_back(one.rank == 0 ? peer_address(made_.links[0].get())
                                           : in_field(one.address));
@@ -267,6 +283,9 @@ class TcpGuest {
 
   OwnedDescriptor connected_to_first() const {
     std::string why = "no answer";
+    // One rank of a host tells.
+    const bool is_first_here = member_.local_size == 0 || member_.rank % member_.local_size == 0;
+    auto tells_at = is_first_here ? TcpClock::now() + std::chrono::seconds(5) : until_;
     while (true) {
       const auto now = TcpClock::now();
       OwnedDescriptor made = connected_socket(member_.rendezvous,
@@ -276,27 +295,32 @@ class TcpGuest {
         fail_call("connect", first_in_words(), " did not answer rank ", member_.rank, " within ",
                   deadline_.count(), " ms: ", why, kAllConnect);
       }
+      if (now >= tells_at) {
+        warn("connect: rank ", member_.rank, " is waiting for ", first_in_words(), ": ", why);
+        tells_at = until_;
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
   }
 
-  static std::optional<TcpCard> received(int socket, TcpClock::time_point until) {
-    std::optional<TcpCard> card(std::in_place);
-    if (!receive_whole(socket, &*card, sizeof(TcpCard), until)) card.reset();
-    return card;
+  [[noreturn]] void fail_unanswered(TcpClock::time_point until) const {
+    if (TcpClock::now() >= until) {
+      fail_call("connect", first_in_words(), " accepted the connection of rank ", member_.rank,
+                " but did not answer within ", deadline_.count(), " ms");
+    }
+    fail_call("connect", first_in_words(), " ended the connection of rank ", member_.rank,
+              " before all had come");
   }
 
   /// Throws what an answer of process 0 says is wrong.
-  void check(const std::optional<TcpCard>& card) const {
-    if (!card) {
-      fail_call("connect", first_in_words(), " ended the connection of rank ", member_.rank,
-                " before all had come");
-    }
-    if (!card->is_of_weft()) {
+  void receive_answer(int socket, TcpClock::time_point until) const {
+    TcpCard card;
+    if (!receive_whole(socket, &card, sizeof card, until)) fail_unanswered(until);
+    if (!card.is_of_weft()) {
       fail_call("connect", first_in_words(),
                 " answers in another protocol, expected a rank of weft");
     }
-    if (card->text[0] != '\0') fail_call("connect", in_field(card->text));
+    if (card.text[0] != '\0') fail_call("connect", in_field(card.text));
   }
 
   /// Connects to the ranks between 0 and this one; returns what is wrong.
@@ -330,7 +354,7 @@ class TcpGuest {
       std::optional<TcpArrival> guest = reception.next(until, {&first, 1}, decision);
       decided_ = decision >= 0;
       if (decided_) return "";
-      if (!guest) return concat("rank ", member_.rank, " was not reached by all higher ranks");
+      if (!guest) return not_reached();
       const int rank = guest->card.rank;
       const bool is_awaited = guest->card.secret == secret && rank > member_.rank &&
                               rank < member_.size &&
@@ -341,6 +365,17 @@ class TcpGuest {
       --missing;
     }
     return "";
+  }
+
+  /// "rank 1 was not reached by rank 2, rank 3 within 500 ms".
+  std::string not_reached() const {
+    std::vector<int> ranks;
+    for (int r = member_.rank + 1; r < member_.size; ++r) {
+      if (made_.links[static_cast<size_t>(r)].get() < 0) ranks.push_back(r);
+    }
+    return concat("rank ", member_.rank, " was not reached by ",
+                  listed(ranks, [](int rank) { return concat("rank ", rank); }), " within ",
+                  deadline_.count(), " ms");
   }
 
   static constexpr std::chrono::milliseconds kLongestWay{20'000};

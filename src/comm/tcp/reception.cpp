@@ -56,6 +56,7 @@ void TcpReception::accept_one() {
     fail_call("connect", "this process has reached its limit of open files (ulimit -n)");
   }
   guest.name = peer_address(guest.socket.get());
+  if (pending_.size() >= most_) pending_.erase(pending_.begin());
   pending_.push_back(std::move(guest));
 }
 

@@ -29,6 +29,7 @@ struct TcpCard {
   uint64_t job = 0;
   /// Drawn by process 0; processes that connect to others prove by it that they have met.
   uint64_t secret = 0;
+  /// Of the process; in a card to process 0, the job's name.
   std::array<char, 64> address{};
   /// The text of the process, or in an answer, what is wrong; empty: nothing.
   std::array<char, 1024> text{};
@@ -57,10 +58,12 @@ template <size_t size> std::string in_field(const std::array<char, size>& field)
   return {field.data(), strnlen(field.data(), size)};
 }
 
-/// Accepts connections, and drops those that do not send a card.
+/// Accepts connections, and drops those that do not send a card: after 10 s, or the oldest one when
+/// there are too many.
 class TcpReception {
  public:
-  explicit TcpReception(OwnedDescriptor listener) : listener_(std::move(listener)) {}
+  TcpReception(OwnedDescriptor listener, int processes)
+      : listener_(std::move(listener)), most_(64 + 2 * static_cast<size_t>(processes)) {}
 
   uint16_t port() const { return port_of(listener_.get()); }
 
@@ -75,6 +78,8 @@ class TcpReception {
   void drop_silent();
 
   OwnedDescriptor listener_;
+  /// The most connections that wait for their cards.
+  const size_t most_;
   std::vector<TcpArrival> pending_;
 };
 

@@ -154,6 +154,9 @@ OwnedDescriptor connected_socket(const TcpEndpoint& to, TcpClock::time_point unt
   const Addresses addresses(to.host, to.port);
   if (!addresses.first) {
     why = gai_strerror(addresses.error);
+    if (addresses.error == EAI_NONAME) {
+      fail_call("connect", "the host is ", in_quotes(to.host), ", expected a known one: ", why);
+    }
     return OwnedDescriptor();
   }
   for (const addrinfo* one = addresses.first.get(); one; one = one->ai_next) {

@@ -36,7 +36,7 @@ std::string peer_address(int socket);
 std::string own_address(int socket);
 
 /// Tries each address of the host once; returns none, and the reason in `why`, when none answers
-/// until `until`.
+/// until `until`. std::runtime_error when there is no host of that name.
 OwnedDescriptor connected_socket(const TcpEndpoint& to, TcpClock::time_point until,
                                  std::string& why);
 
