@@ -341,13 +341,6 @@ Tensor float_power(const Tensor& a, const Tensor& b) {
 
 Tensor exp2(const Tensor& a) { return pow(2.0, floating(a)); }
 
-Tensor xlogy(const Tensor& a, const Tensor& b) {
-  const Tensor is_zero = logical_and(equal(a, 0), logical_not(isnan(b)));
-  // The gradient of log at 0 would be infinite where it does not count.
-  const Tensor safe = where(is_zero, next_to(floating(b), 1.0), floating(b));
-  return where(is_zero, next_to(safe, 0.0), mul(a, log(safe)));
-}
-
 /// value: eps, or -1.
 static const Op logit_op = floating_elementwise<Logit, 1>({
     .name = "logit",
@@ -376,47 +369,6 @@ Tensor logaddexp2(const Tensor& a, const Tensor& b) {
     const double ln2 = std::numbers::ln2;
     return div(logaddexp(mul(x, ln2), mul(y, ln2)), ln2);
   });
-}
-
-Tensor sinc(const Tensor& a) {
-  const Tensor is_zero = equal(a, 0);
-  const Tensor x = mul(where(is_zero, next_to(floating(a), 1.0), floating(a)), std::numbers::pi);
-  return where(is_zero, next_to(x, 1.0), div(sin(x), x));
-}
-
-Tensor deg2rad(const Tensor& a) { return mul(floating(a), std::numbers::pi / 180); }
-Tensor rad2deg(const Tensor& a) { return mul(floating(a), 180 / std::numbers::pi); }
-
-Tensor angle(const Tensor& a) {
-  if (is_complex(a)) return complex_angle(a);
-  const Tensor x = floating(a);
-  return where(less(x, 0), next_to(x, std::numbers::pi), where(isnan(x), x, next_to(x, 0.0)));
-}
-
-Tensor isposinf(const Tensor& a) { return logical_and(isinf(a), greater(a, 0)); }
-Tensor isneginf(const Tensor& a) { return logical_and(isinf(a), less(a, 0)); }
-
-Tensor isclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  check_tensor("isclose", a, b);
-  const DType both = promote(a.dtype(), b.dtype());
-  Tensor apart, size;
-  if (is_floating(both)) {
-    const DType dtype = a.dtype() == b.dtype() ? both : promote(both, DType::f32);
-    size = as_dtype(b, dtype);
-    apart = abs(sub(as_dtype(a, dtype), size));
-  } else {  // a difference of 64 bits wraps, and is right as u64
-    const Tensor x = as_dtype(a, total_dtype(both)), y = as_dtype(b, total_dtype(both));
-    size = cast(y, DType::f64);
-    apart = cast(cast(sub(maximum(x, y), minimum(x, y)), DType::u64), DType::f64);
-  }
-  const Tensor near = less_equal(apart, add(mul(abs(size), rtol), atol));
-  Tensor close = logical_or(equal(a, b), logical_and(near, logical_and(isfinite(a), isfinite(b))));
-  if (equal_nan) close = logical_or(close, logical_and(isnan(a), isnan(b)));
-  return close;
-}
-
-bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol, bool equal_nan) {
-  return all(isclose(a, b, rtol, atol, equal_nan)).full_tensor().item() != 0;
 }
 
 }  // namespace weft
