@@ -214,12 +214,12 @@ bool shows_same(const Tensor& a, const Tensor& b) {
   // Two copies of the same elements.
   if (!x.copied || !y.copied) return false;
   const CopiedView &from = *x.copied, &to = *y.copied;
-  const auto is_whole = [](const TensorBody& body) {
-    const TensorBody& part = *body.copied->part.body();
-    return body.layout == part.layout && body.offset == part.offset && body.strides == part.strides;
-  };
+  const TensorBody &whole = *from.part.body(), &other = *to.part.body();
+  const bool are_alike = whole.layout == other.layout && whole.offset == other.offset &&
+                         whole.strides == other.strides;
   return from.op && from.op == to.op && from.attributes.structure == to.attributes.structure &&
-         is_whole(x) && is_whole(y) && shows_same(from.base, to.base);
+         are_alike && x.offset == y.offset && x.strides == y.strides &&
+         shows_same(from.base, to.base);
 }
 
 void mark_recorded(const Tensor& tensor) {

@@ -243,11 +243,11 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   std::vector<int> turned;
   const std::vector<DimIndex> indices = indices_of(selections, &turned);
   with_index_errors([&] {
-    const bool has_part = !indices.empty() || !turned.empty();
-    const Tensor part = has_part ? selected(x, selections) : Tensor();
-    if (!indices.empty()) given = index_put(part, indices, given);
     // What `x[::-1] *= 2` assigns shows the elements of x, turned round, and is there already.
     const bool is_shown = indices.empty() && !given.is_number() && is_copied_view(given.tensor);
+    const bool has_part = !indices.empty() || (!turned.empty() && !is_shown);
+    const Tensor part = has_part ? selected(x, selections) : Tensor();
+    if (!indices.empty()) given = index_put(part, indices, given);
     if (!turned.empty() && !is_shown) {
       given = flip(expand(next_to(part, given), part.shape()), turned);
     }
