@@ -187,7 +187,10 @@ std::optional<std::chrono::milliseconds> silence_of(int socket) {
   tcp_info info = {};
   socklen_t length = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
-  if (info.tcpi_unacked == 0 && info.tcpi_probes == 0) return {};
+  // A full system answers, but takes nothing: then what is sent stays unacknowledged, and the next
+  // answer comes when it is sent again.
+  const bool owes_ack = info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
+  if (!owes_ack && info.tcpi_probes == 0) return {};
   return std::chrono::milliseconds(info.tcpi_last_ack_recv);
 }
 
