@@ -235,7 +235,7 @@ class TcpFirst {
   std::vector<TcpArrival> guests_;
   int missing_ = member_.size - 1;
   std::string wrong_;
-  /// What was wrong with the last process that was refused.
+  /// The reason for which the last process was refused.
   std::string refused_;
 };
 

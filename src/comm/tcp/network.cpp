@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "src/comm/mpi/wire.h"
@@ -24,8 +23,8 @@ static constexpr size_t kFramesAtOnce = 8;
 static constexpr size_t kBufferBytes = size_t{64} << 10;
 /// Reads from one process before the next one's turn.
 static constexpr int kReadsInTurn = 32;
-/// Of one process: bytes of short messages that no receive awaits, after which the next one waits
-/// in the connection, and tags of receives for which nothing was sent.
+/// The most bytes of one process's short messages that no receive awaits; the next one then waits
+/// in the connection. The most tags of its receives for which nothing was sent.
 static constexpr size_t kMostEarlyBytes = size_t{64} << 20;
 static constexpr size_t kMostReadyTags = size_t{1} << 17;
 
@@ -135,10 +134,10 @@ void TcpNetwork::lose_silent() {
   next_look_ = now + std::chrono::seconds(1);
   for (Peer& peer : peers_) {
     if (peer.socket.get() < 0) continue;
-    const std::optional<std::chrono::milliseconds> silence = silence_of(peer.socket.get());
-    if (!silence || now - *silence >= peer.owes_since) {
-      peer.owes_since = now;
-    } else if (now - peer.owes_since > timeout_) {
+    const TcpSilence silence = silence_of(peer.socket.get());
+    if (!silence.is_owed || now - silence.time >= peer.owes_since) peer.owes_since = now;
+    const bool is_overdue = silence.is_overdue && silence.time > timeout_ + std::chrono::seconds(1);
+    if (now - peer.owes_since > timeout_ || is_overdue) {
       lose(peer, concat("its host has not answered for ", timeout_.count(), " s"));
     }
   }

@@ -29,7 +29,7 @@ struct TcpCard {
   uint64_t job = 0;
   /// Drawn by process 0; processes that connect to others prove by it that they have met.
   uint64_t secret = 0;
-  /// Of the process; in a card to process 0, the job's name.
+  /// The address of the process; in a card to process 0, the job's name.
   std::array<char, 64> address{};
   /// The text of the process, or in an answer, what is wrong; empty: nothing.
   std::array<char, 1024> text{};

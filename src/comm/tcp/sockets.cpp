@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -183,15 +184,19 @@ void set_connection_options(int socket, std::chrono::seconds timeout) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
-std::optional<std::chrono::milliseconds> silence_of(int socket) {
+TcpSilence silence_of(int socket) {
   tcp_info info = {};
   socklen_t length = sizeof info;
+  int queued = 0;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
-  // A full system answers, but takes nothing: then what is sent stays unacknowledged, and the next
-  // answer comes when it is sent again.
-  const bool owes_ack = info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > info.tcpi_last_data_sent;
-  if (!owes_ack && info.tcpi_probes == 0) return {};
-  return std::chrono::milliseconds(info.tcpi_last_ack_recv);
+  if (::ioctl(socket, TIOCOUTQ, &queued) != 0) return {};
+  // A full system answers, but takes nothing: then what is sent again stays unacknowledged, and the
+  // next answer comes when it is sent once more.
+  const int64_t silent = info.tcpi_last_ack_recv, to_next = info.tcpi_rto / 1000;
+  const bool has_sent = info.tcpi_unacked > 0;
+  const bool is_unanswered = has_sent && silent > info.tcpi_last_data_sent;
+  return {std::chrono::milliseconds(silent), is_unanswered || info.tcpi_probes > 0,
+          has_sent ? silent > to_next + to_next / 2 : queued == 0};
 }
 
 bool await_ready(int descriptor, short events, TcpClock::time_point until) {

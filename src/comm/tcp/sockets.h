@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "weft/extend/file.h"
@@ -43,9 +42,16 @@ OwnedDescriptor connected_socket(const TcpEndpoint& to, TcpClock::time_point unt
 /// Sends small messages at once, and ends a connection over which nothing is sent when the other
 /// host has not answered for so long; 0: never.
 void set_connection_options(int socket, std::chrono::seconds timeout);
-/// How long ago the other host's system answered last, when it owes an answer to something sent. It
-/// answers for a process that is stopped, too.
-std::optional<std::chrono::milliseconds> silence_of(int socket);
+/// How long ago the other host's system answered last; it answers for a process that is stopped,
+/// too.
+struct TcpSilence {
+  std::chrono::milliseconds time{};
+  /// Something was sent since then.
+  bool is_owed = false;
+  /// It was time to send again, or keepalive asks it: if it lived, it would have answered by now.
+  bool is_overdue = false;
+};
+TcpSilence silence_of(int socket);
 
 /// Waits until a descriptor is ready for poll's `events`, or until `until`.
 bool await_ready(int descriptor, short events, TcpClock::time_point until);
