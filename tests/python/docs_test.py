@@ -259,6 +259,8 @@ def named_dims(rule, shapes):
 
 
 MOVED = ("gathered", "exchanged")
+# Linear in an operand whose cut dim is written: parts are terms of a sum, which moves nothing.
+SUMS = ("add_slices_into", "add_along_dim_into")
 
 
 def found(op, named, factor, mesh):
@@ -299,7 +301,10 @@ def test_the_table_of_ops_says_what_the_engine_does():
                 asked[0] += 1
                 stated = factor if factor[0] != "." else "..."
                 (kind,) = [k for k in ops_page.KINDS if stated in facts[k]]
-                if found(op, named, factor, mesh) != ("moves" if kind in MOVED else kind):
+                expected = "moves" if kind in MOVED else kind
+                if kind == "gathered" and op.name in SUMS:
+                    expected = "partial"
+                if found(op, named, factor, mesh) != expected:
                     wrong.append((op.name, op.rule, factor, kind))
         return wrong
 
