@@ -176,14 +176,14 @@ TEST(Tcp, OtherJobsAndSilentConnectionsAreSurvived) {
 
 TEST(Tcp, RanksThatDoNotConnectAreNamed) {
   const uint16_t port = free_port();
-  OwnedDescriptor idle;
+  OwnedDescriptor idle, mute;
   // Rank 2 comes, but neither connects to rank 1 nor reports.
   std::jthread other([&] { idle = sent_card(port, tcp_member(port, 2, 3), [](TcpCard&) {}); });
   for (const std::string& error :
        errors_of({tcp_member(port, 0, 3), tcp_member(port, 1, 3)}, milliseconds(300))) {
     expect_words(error, "connect: rank 1 was not reached by rank 2 within 300 ms");
   }
-  std::jthread silent([&] { idle = sent_card(port, tcp_member(port, 1, 2), [](TcpCard&) {}); });
+  std::jthread silent([&] { mute = sent_card(port, tcp_member(port, 1, 2), [](TcpCard&) {}); });
   expect_words(errors_of({tcp_member(port, 0, 2)}, milliseconds(100))[0],
                "connect: rank 1 (127.0.0.1) did not report within 100 ms whether all reach it");
 }
