@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -28,7 +29,8 @@ static constexpr int kReadsInTurn = 32;
 static constexpr size_t kMostEarlyBytes = size_t{64} << 20;
 static constexpr size_t kMostReadyTags = size_t{1} << 17;
 
-static TcpNetwork* network_of_process = nullptr;
+/// The newest one: a process has one but in tests.
+static std::atomic<TcpNetwork*> network_of_process = nullptr;
 
 TcpNetwork::TcpNetwork(TcpProcesses processes, std::chrono::seconds timeout)
     : timeout_(timeout), events_(above_standard(::epoll_create1(EPOLL_CLOEXEC))) {
@@ -52,13 +54,15 @@ TcpNetwork::TcpNetwork(TcpProcesses processes, std::chrono::seconds timeout)
 }
 
 TcpNetwork::~TcpNetwork() {
-  if (network_of_process == this) network_of_process = nullptr;
+  TcpNetwork* self = this;
+  network_of_process.compare_exchange_strong(self, nullptr);
 }
 
 void TcpNetwork::close_in_child() {
-  if (!network_of_process) return;
-  for (Peer& peer : network_of_process->peers_) peer.socket.close();
-  network_of_process->events_.close();
+  TcpNetwork* network = network_of_process;
+  if (!network) return;
+  for (Peer& peer : network->peers_) peer.socket.close();
+  network->events_.close();
 }
 
 TcpRequest* TcpNetwork::send(const void* data, int64_t bytes, int to, int tag) {
