@@ -15,7 +15,7 @@ class JobFolder : NotCopied {
   JobFolder();
   ~JobFolder();
   const std::string& path() const { return path_; }
-  /// Where ranks keep copies of their state (WEFT_COPIES).
+  /// Returns the folder in which ranks keep copies of their state (WEFT_COPIES).
   std::string copies() const { return path_ + "/copies"; }
   /// True if a copy has been made since the last call.
   bool has_news();

@@ -113,7 +113,7 @@ static void forget_old_flights(const std::string& newest) {
 
 namespace {
 
-/// What changes from one start of a job to the next.
+/// Holds what changes from one start of a job to the next.
 struct JobStart {
   int ranks = 0;
   int number = 0;
@@ -121,7 +121,7 @@ struct JobStart {
   double seconds = 0;
 };
 
-/// What a job keeps from one start to the next.
+/// Holds what a job keeps from one start to the next.
 struct KeptJob {
   std::unique_ptr<JobFolder> folder;
   std::unique_ptr<ElasticRanks> elastic;
@@ -334,12 +334,13 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
               1, kMostHosts);
   takes_whole(run->add_option("--host-rank", o.host_rank, "The number of this host, from 0"), 0,
               kMostHosts - 1);
-  add_named(*run, "--rendezvous", o.rendezvous, "HOST:PORT",
-            "Where rank 0 of host 0 listens for the others; HOST:PORT/NAME names the job");
+  add_named(
+      *run, "--rendezvous", o.rendezvous, "HOST:PORT",
+      "Address at which rank 0 of host 0 listens for the others; HOST:PORT/NAME names the job");
   add_named(*run, "--elastic", o.elastic, "MIN:MAX",
             "Go on with MIN to MAX ranks when ranks die, leave or join");
   run->add_option("--redundancy", o.redundancy,
-                  "Where a copy of a trainer's state is kept after each step: none, or host, its "
+                  "Place of a copy of a trainer's state, kept after each step: none, or host, its "
                   "memory (default: none)")
       ->check(CLI::IsMember({"none", "host"}));
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");

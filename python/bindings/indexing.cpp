@@ -243,7 +243,7 @@ void set_indexed(const Tensor& x, const py::object& index, const py::object& val
   std::vector<int> turned;
   const std::vector<DimIndex> indices = indices_of(selections, &turned);
   with_index_errors([&] {
-    // What `x[::-1] *= 2` assigns shows the elements of x, turned round, and is there already.
+    // The value that `x[::-1] *= 2` assigns shows the elements of x, turned round: it is in place.
     const bool is_shown = indices.empty() && !given.is_number() && is_copied_view(given.tensor);
     const bool has_part = !indices.empty() || (!turned.empty() && !is_shown);
     const Tensor part = has_part ? selected(x, selections) : Tensor();
