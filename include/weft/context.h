@@ -79,9 +79,9 @@ struct NoGrad : ContextSetting<&Context::grad_enabled> {
 
 /// Sets whether GPUs compute the same bits in each run, for this process: cuDNN adds up the
 /// gradient of attention in one order, which takes memory, and ranks that are processes reduce GPU
-/// memory by messages instead of NCCL's reductions, in rank order, with sums of bf16 and f16 in
-/// f32, so that the bits equal those of ranks that are threads. Both are slower. Off unless the
-/// environment sets WEFT_DETERMINISTIC=1. Must be equal on all ranks of a job.
+/// memory by messages instead of NCCL's reductions, in a tree over the ranks, with sums of bf16 and
+/// f16 in f32, so that the bits equal those of ranks that are threads. Both are slower. Off unless
+/// the environment sets WEFT_DETERMINISTIC=1. Must be equal on all ranks of a job.
 WEFT_API void use_deterministic_algorithms(bool on);
 WEFT_API bool uses_deterministic_algorithms();
 

@@ -122,7 +122,7 @@ class Writer {
     reduce_parts(piece, piece.recv);
   }
 
-  /// Each rank receives its part from all ranks and reduces the parts in rank order.
+  /// Each rank receives its part from all ranks and reduces the parts in a tree over the ranks.
   void reduce_parts(const Piece& piece, void* to) {
     const int64_t own = part(piece, rank_).count;
     const size_t bytes = static_cast<size_t>(own) * size_of(piece.dtype);
