@@ -7,7 +7,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 
@@ -15,31 +14,18 @@ import numpy as np
 import pytest
 import weft
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from launch import LAUNCHERS, launch
+
 ROOT = pathlib.Path(__file__).parent.parent.parent
 EXAMPLES = ROOT / "examples"
 GROUPED = ROOT / "tests" / "reference" / "grouped"
-ROOT_MAY_MPIRUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-LAUNCHERS = {
-    "threads": lambda ranks: [],
-    "weft run": lambda ranks: [os.environ["WEFT_PROGRAM"], "run", "-n", ranks, "--"],
-    "mpirun": lambda ranks: ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", ranks],
-}
-everywhere = pytest.mark.parametrize("launcher", LAUNCHERS)
+everywhere = pytest.mark.parametrize("launcher", ["threads", *LAUNCHERS])
 
 
 def run(name, *arguments, launcher="threads", ranks=2):
     """The output of an example, without the rank prefixes of `weft run`."""
-    if launcher == "mpirun" and not shutil.which("mpirun"):
-        pytest.skip("there is no mpirun")
-    command = [*LAUNCHERS[launcher](ranks), sys.executable, EXAMPLES / name, *arguments]
-    done = subprocess.run(
-        [*map(str, command)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | ROOT_MAY_MPIRUN | {"OMP_WAIT_POLICY": "passive"},
-    )
+    done = launch(launcher, ranks, [sys.executable, EXAMPLES / name, *arguments])
     assert done.returncode == 0, done.stderr
     return re.sub(r"^\[\d+\] ", "", done.stdout, flags=re.M)
 

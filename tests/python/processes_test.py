@@ -4,7 +4,6 @@
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -14,33 +13,14 @@ import weft
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import two_ranks
+from launch import LAUNCHERS, launch
 
 SCRIPT = pathlib.Path(two_ranks.__file__)
 PROGRAM = os.environ["WEFT_PROGRAM"]
-ROOT_MAY_MPIRUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
-LAUNCHERS = {
-    "weft run": [PROGRAM, "run", "-n", "2", "--"],
-    "mpirun": ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2"],
-}
-
-
-def launch(launcher, case):
-    if launcher == "mpirun" and not shutil.which("mpirun"):
-        pytest.skip("there is no mpirun")
-    return subprocess.run(
-        [*LAUNCHERS[launcher], sys.executable, str(SCRIPT), case],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | ROOT_MAY_MPIRUN | {"OMP_WAIT_POLICY": "passive"},
-    )
-
-
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_two_processes_train_as_two_threads_do(launcher):
     expected = weft.run_ranks(2, train_as_threads, seed=4)
-    done = launch(launcher, "train")
+    done = launch(launcher, 2, [sys.executable, SCRIPT, "train"])
     assert done.returncode == 0, done.stderr
     lines = sorted(re.findall(r"rank (\d): (\[[^]]*\])", done.stdout))
     assert lines == [(str(rank), str(losses)) for rank, losses in enumerate(expected)]
@@ -61,14 +41,14 @@ def train_as_threads(world):
 )
 def test_a_rank_that_fails_is_named_by_the_other(launcher, case, words):
     began = time.monotonic()
-    done = launch(launcher, case)
+    done = launch(launcher, 2, [sys.executable, SCRIPT, case])
     assert done.returncode != 0
     assert time.monotonic() - began < 45
     assert "CommError" in done.stderr and words in done.stderr, done.stderr
 
 
 def test_a_killed_rank_is_named_by_the_launcher():
-    done = launch("weft run", "killed")
+    done = launch("weft run", 2, [sys.executable, SCRIPT, "killed"])
     assert done.returncode == 128 + 9
     assert "rank 1" in done.stderr
 

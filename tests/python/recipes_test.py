@@ -5,11 +5,12 @@ import importlib.util
 import os
 import pathlib
 import re
-import shutil
-import subprocess
 import sys
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from launch import LAUNCHERS, launch
 
 PAGE = (pathlib.Path(__file__).parent.parent.parent / "docs/recipes.md").read_text()
 BLOCK = r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?"
@@ -19,17 +20,11 @@ RECIPES = {
 }
 
 
-def run(program, folder, command=()):
+def run(program, folder, launcher="", ranks=1):
     """Runs a program in another process, so that it is alone in it."""
     file = folder / "recipe.py"
     file.write_text(program)
-    done = subprocess.run(
-        [*command, sys.executable, file],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env=os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"},
-    )
+    done = launch(launcher, ranks, [sys.executable, file], env=dict(os.environ))
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -48,11 +43,7 @@ def test_recipe(title, tmp_path):
     assert not expected or printed == expected
 
 
-@pytest.mark.parametrize("launcher", ["weft run", "mpirun"])
+@pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_half_of_a_job_of_processes(launcher, tmp_path):
     (title,) = [title for title in RECIPES if "half of a job" in title]
-    if launcher == "mpirun" and not shutil.which("mpirun"):
-        pytest.skip("there is no mpirun")
-    run_command = [os.environ.get("WEFT_PROGRAM", "weft"), "run", "-n", "4", "--"]
-    mpirun = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"]
-    run(RECIPES[title][0][0], tmp_path, run_command if launcher == "weft run" else mpirun)
+    run(RECIPES[title][0][0], tmp_path, launcher, 4)

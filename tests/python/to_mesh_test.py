@@ -3,14 +3,16 @@
 receives, and gradients. WEFT_TO_MESH_PAIRS sets how many pairs there are."""
 
 import os
+import pathlib
 import random
-import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import weft
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+from launch import LAUNCHERS, launch
 
 PAIRS = int(os.environ.get("WEFT_TO_MESH_PAIRS", "40"))
 
@@ -208,24 +210,9 @@ def test_random_pairs_equal_numpy(block):
             raise AssertionError(f"pair {seed} of {pair.world} ranks") from error
 
 
-LAUNCHERS = {
-    "weft run": [os.environ.get("WEFT_PROGRAM", "weft"), "run", "-n", "4", "--"],
-    "mpirun": ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4"],
-}
-
-
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 def test_random_pairs_move_between_processes(launcher):
-    if not shutil.which(LAUNCHERS[launcher][0]):
-        pytest.skip(f"there is no {launcher}")
-    as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    done = subprocess.run(
-        [*LAUNCHERS[launcher], sys.executable, __file__],
-        capture_output=True,
-        text=True,
-        timeout=110,
-        env=os.environ | as_root | {"OMP_WAIT_POLICY": "passive"},
-    )
+    done = launch(launcher, 4, [sys.executable, __file__])
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("pairs moved") == 4
 
