@@ -16,10 +16,13 @@ namespace weft::linalg {
 // this file says a^T of a complex matrix, it is conjugated, too. A matrix is the last two dims of a
 // tensor; the other dims are a batch. Each device needs whole matrices: a cut of the batch stays
 // and moves nothing, and cuts of the matrices are gathered. The columns of a right-hand side may be
-// cut, too. Matrices that are cut by rows stay so where nothing needs a gradient: `cholesky`,
-// `solve`, `solve_triangular` and `cholesky_solve` of at least 512 rows work in panels, of which a
-// rank receives one at a time, n^2 / 2 elements in all (`solve`: n^2); `qr`, `svd` and `svdvals` of
-// a tall matrix [m, n] exchange triangles, n^2 elements for each rank, also with gradients.
+// cut, too. One square matrix of at least 512 rows that is cut stays so, its gradients too, in
+// `cholesky`, `lu`, `lu_factor`, `lu_solve`, `solve`, `solve_triangular`, `cholesky_solve`, `inv`,
+// `det` and `slogdet` (those of `lu`, `det` and `slogdet` are gathered for gradients). They work in
+// panels, of which a rank receives one at a time: n^2 / 2 elements in all for `cholesky`, up to
+// 3 n^2 for factors with exchanged rows. A rank has its part of the factor and a few panels; a
+// matrix that columns are cut of, too, is moved to rows, which takes the same memory once more.
+// `qr`, `svd` and `svdvals` of a tall matrix [m, n] exchange triangles, n^2 elements for each rank.
 // All functions have first and second derivatives unless they say otherwise.
 //
 // A matrix that fails (singular, not positive definite, not finite) is std::invalid_argument on all

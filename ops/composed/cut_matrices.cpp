@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "ops/engine/tensor_body.h"
+#include "ops/moved_parts.h"
 #include "ops/promotion.h"
 #include "ops/take.h"
 #include "weft/context.h"
@@ -12,117 +15,281 @@
 
 namespace weft {
 
-// Each rank has its rows of panels of columns, so that it receives rows of one panel at a time.
-
-bool is_cut_by_rows(const Tensor& a) {
+bool is_cut(const Tensor& a) {
   if (!a.is_sharded() || a.ndim() != 2 || a.size(0) < 4 * kPanel) return false;
   if (a.device().kind == DeviceKind::meta) return false;
-  if (a.requires_grad() && Context::current().grad_enabled) return false;
   const Sharding& sharding = a.sharding();
   bool is_cut = false;
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     if (sharding[axis].is_replicate()) continue;
-    if (!sharding[axis].is_shard() || sharding[axis].dim() != 0) return false;
+    if (!sharding[axis].is_shard()) return false;
     is_cut = is_cut || sharding.mesh().axis_size(axis) > 1;
   }
   return is_cut;
 }
 
-/// Rows from `first` to `last`, on all ranks.
-static Tensor whole_rows(const Tensor& a, int64_t first, int64_t last) {
-  return redistributed(slice(a, 0, first, last), Sharding(a.sharding().mesh(), {}));
+Sharding row_cuts(const Tensor& a) {
+  const Sharding& sharding = a.sharding();
+  std::vector<Placement> rows;
+  bool are_rows = true, in_factors = false;
+  int cuts = 0;
+  for (int axis = 0; axis < sharding.axes(); ++axis) {
+    const Placement& placement = sharding[axis];
+    rows.push_back(placement.is_shard() ? Placement(Shard(0)) : Placement(Replicate()));
+    if (!placement.is_shard()) continue;
+    ++cuts;
+    are_rows = are_rows && placement.dim() == 0;
+    in_factors = in_factors || placement.outer() > 1;
+  }
+  // take_rows has no rule for several axes of which one cuts an inner factor.
+  return are_rows && !(in_factors && cuts > 1) ? sharding
+                                               : Sharding(sharding.mesh(), Placements(rows));
 }
 
-/// Whether a row is in that range, as a column.
-static Tensor rows_within(const Tensor& a, int64_t first, int64_t last) {
-  const Tensor rows = unsqueeze(numbers_next_to(a, 0, a.size(0)), 1);
-  return logical_and(greater_equal(rows, first), less(rows, last));
+Tensor cut_by_rows(const Tensor& a) { return redistributed(a, row_cuts(a)); }
+
+namespace {
+
+/// c += a b for tensors of one rank; c may be a view.
+void add_product(const Tensor& c, const Tensor& a, const Tensor& b) {
+  if (c.numel() > 0 && a.size(1) > 0) matmul_product().into(c, true, std::vector<Tensor>{a, b});
 }
 
-/// Writes rows from `first` to `last`, which all ranks have, into `a`.
-static void set_rows(const Tensor& a, const Tensor& rows, int64_t first, int64_t last) {
-  const Tensor apart = pad(rows, 0, first, a.size(0) - last);
-  copy_(a, where(rows_within(a, first, last), apart, a));
-}
+/// The rows of matrices that are cut as one is: this rank's, in ascending order.
+class RowsOfCut {
+ public:
+  explicit RowsOfCut(const Tensor& a)
+      : sharding_(a.sharding()),
+        rows_(redistributed(numbers_next_to(a, 0, a.size(0)), a.sharding())
+                  .local()
+                  .to_vector<int64_t>()) {}
 
-static int64_t code_of(const Tensor& info) {
-  return static_cast<int64_t>(info.full_tensor().item());
-}
+  /// This rank's rows from `first` to `last`, of the part of a matrix.
+  Tensor part_of(const Tensor& part, int64_t first, int64_t last) const {
+    return slice(part, 0, rows_before(first), rows_before(last));
+  }
 
-CholeskyFactor cholesky_of_rows(const Tensor& a) {
+  /// Rows from `first` to `last` of a cut matrix, on all ranks.
+  Tensor whole(const Tensor& a, int64_t first, int64_t last) const {
+    return redistributed(slice(a, 0, first, last), Sharding(sharding_.mesh(), {})).local();
+  }
+
+  /// Writes this rank's rows of `whole`, rows from `first` on, into those of a part.
+  void write(const Tensor& part, const Tensor& whole, int64_t first) const {
+    const int64_t last = first + whole.size(0);
+    const Tensor to = part_of(part, first, last);
+    if (to.numel() == 0) return;
+    std::vector<int64_t> from(rows_.begin() + rows_before(first),
+                              rows_.begin() + rows_before(last));
+    for (int64_t& row : from) row -= first;
+    copy_(to, take(whole, indices(from), 0));
+  }
+
+  /// The tensor that each rank has, as one of the mesh.
+  Tensor replicated(const Tensor& part) const {
+    return relabeled(part, layout_of({sharding_.mesh(), {}}, part.shape(), part.dtype()));
+  }
+
+  /// The sum of each rank's tensor.
+  Tensor summed(const Tensor& part) const {
+    std::vector<Placement> kinds;
+    for (int axis = 0; axis < sharding_.axes(); ++axis) {
+      kinds.push_back(sharding_[axis].is_shard() ? Placement(Partial()) : Placement(Replicate()));
+    }
+    const Sharding terms(sharding_.mesh(), Placements(kinds));
+    const Tensor sum = relabeled(part, layout_of(terms, part.shape(), part.dtype()));
+    return redistributed(sum, Sharding(sharding_.mesh(), {})).local();
+  }
+
+  /// Rows `wanted` of a cut matrix whose part is given, on all ranks.
+  Tensor whole_at(const Tensor& part, const std::vector<int64_t>& wanted) const {
+    std::vector<int64_t> from, to;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (const int64_t at = rows_before(wanted[i]); has(wanted[i])) {
+        from.push_back(at), to.push_back(static_cast<int64_t>(i));
+      }
+    }
+    Tensor found = zeros({static_cast<int64_t>(wanted.size()), part.size(1)},
+                         options_next_to(part, part.dtype()));
+    if (!from.empty()) found = index_copy(found, 0, indices(to), take(part, indices(from), 0));
+    return summed(found);
+  }
+
+  /// Writes rows of `whole` into rows `places` of a part, where this rank has them.
+  void write_at(const Tensor& part, const Tensor& whole, const std::vector<int64_t>& places) const {
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (!has(places[i])) continue;
+      const int64_t to = rows_before(places[i]), from = static_cast<int64_t>(i);
+      copy_(slice(part, 0, to, to + 1), slice(whole, 0, from, from + 1));
+    }
+  }
+
+  bool has(int64_t row) const { return std::binary_search(rows_.begin(), rows_.end(), row); }
+
+  /// The number of this rank's rows that come before `row`.
+  int64_t rows_before(int64_t row) const {
+    return std::lower_bound(rows_.begin(), rows_.end(), row) - rows_.begin();
+  }
+
+ private:
+  Tensor indices(const std::vector<int64_t>& values) const {
+    return from_values(values, {static_cast<int64_t>(values.size())},
+                       {.dtype = i64, .device = sharding_.mesh().device()});
+  }
+
+  Sharding sharding_;
+  std::vector<int64_t> rows_;
+};
+
+}  // namespace
+
+static int64_t code_of(const Tensor& info) { return static_cast<int64_t>(info.item()); }
+
+CholeskyFactor cholesky_of_rows(const Tensor& given) {
   const NoGrad no_grad;
+  const Tensor a = cut_by_rows(given), l = zeros_like(a);
+  const RowsOfCut rows(a);
+  const Tensor of = a.local(), to = l.local();
   const int64_t n = a.size(0);
-  const Tensor l = zeros_like(a);
   int64_t failed = 0;
   for (int64_t first = 0; first < n && failed == 0; first += kPanel) {
     const int64_t last = std::min(first + kPanel, n);
-    Tensor panel = slice(a, 1, first, last);
+    const Tensor panel = rows.part_of(slice(to, 1, first, last), first, n);
+    copy_(panel, rows.part_of(slice(of, 1, first, last), first, n));
     if (first > 0) {
-      const Tensor before = slice(l, 1, 0, first);
-      panel = sub(panel, matmul(before, t(whole_rows(before, first, last))));
+      const Tensor above = rows.whole(slice(l, 1, 0, first), first, last);
+      neg_(panel);
+      add_product(panel, rows.part_of(slice(to, 1, 0, first), first, n), t(above));
+      neg_(panel);
     }
-    const CholeskyFactor own = cholesky_factor(whole_rows(panel, first, last), false);
-    if (const int64_t order = code_of(own.info); order != 0) failed = first + order;
-    // x l^T = panel, for the rows of each rank.
-    const Tensor below = t(solve_triangle(own.l, t(panel), false));
-    copy_(slice(l, 1, first, last), where(rows_within(a, first, n), below, zeros_like(below)));
+    const Tensor square = rows.whole(slice(l, 1, first, last), first, last);
+    const CholeskyFactor own = cholesky_factor(rows.replicated(square), false);
+    if (const int64_t order = code_of(own.info.local()); order != 0) failed = first + order;
+    const Tensor corner = own.l.local(), columns = slice(to, 1, first, last);
+    rows.write(columns, corner, first);
+    // x l^H = panel.
+    const Tensor below = rows.part_of(columns, last, n);
+    if (below.numel() > 0) copy_(below, t(solve_triangle(corner, t(below), false)));
   }
   const Tensor info = full({}, failed, options_next_to(a, i32));
-  if (failed != 0) return {mul(l, NAN), info};
-  return {tril(l), info};
+  if (failed != 0) return {mul(redistributed(l, given.sharding()), NAN), info};
+  return {redistributed(l, given.sharding()), info};
 }
 
-Tensor solve_triangle_of_rows(const Tensor& a, const Tensor& b, bool upper, bool transposed,
+Tensor solve_triangle_of_rows(const Tensor& given, const Tensor& b, bool upper, bool transposed,
                               bool unit) {
   const NoGrad no_grad;
+  const Tensor a = cut_by_rows(given), left = mul(redistributed(b, a.sharding()), 1);
+  const RowsOfCut rows(a);
+  const Tensor of = a.local(), x = left.local();
   const int64_t n = a.size(0), panels = (n + kPanel - 1) / kPanel;
-  const Tensor left = mul(redistributed(b, a.sharding()), 1), x = zeros_like(left);
   const bool from_last = upper != transposed;
   for (int64_t i = 0; i < panels; ++i) {
     const int64_t first = (from_last ? panels - 1 - i : i) * kPanel;
     const int64_t last = std::min(first + kPanel, n);
-    const Tensor columns = slice(a, 1, first, last);
-    Tensor right = whole_rows(left, first, last);
+    const Tensor columns = slice(of, 1, first, last);
+    Tensor right = rows.whole(left, first, last);
     if (transposed) {
-      // The other triangle is not read: it may have NaN.
-      const Tensor solved = from_last ? rows_within(a, last, n) : rows_within(a, 0, first);
-      right = sub(right, matmul(t(where(solved, columns, zeros_like(columns))), x));
+      const int64_t solved = from_last ? last : 0, end = from_last ? n : first;
+      const Tensor done = rows.part_of(columns, solved, end);
+      right = sub(right, rows.summed(matmul(t(done), rows.part_of(x, solved, end))));
     }
-    const Tensor own =
-        solve_triangle(whole_rows(columns, first, last), right, upper, transposed, unit);
-    set_rows(x, own, first, last);
-    if (!transposed) copy_(left, sub(left, matmul(columns, own)));
+    const Tensor corner = rows.whole(slice(a, 1, first, last), first, last);
+    const Tensor own = solve_triangle(corner, right, upper, transposed, unit);
+    rows.write(x, own, first);
+    if (transposed) continue;
+    const int64_t open = from_last ? 0 : last, end = from_last ? first : n;
+    add_product(rows.part_of(x, open, end), rows.part_of(columns, open, end), neg_(own));
   }
-  return x;
+  return left;
 }
 
-Tensor rows_at(const Tensor& a, const Tensor& order) {
+/// Rows `order` (i64, on all ranks) of a matrix that is cut by rows; ranks receive those of others.
+static Tensor rows_at(const Tensor& a, const Tensor& order) {
   return take_rows(a, redistributed(order, a.sharding()));
 }
 
-LuFactor lu_of_rows(const Tensor& a) {
+Tensor solve_by_lu_of_rows(const Tensor& lu, const Tensor& order, const Tensor& b,
+                           bool transposed) {
+  const Tensor factors = cut_by_rows(lu), right = redistributed(b, factors.sharding());
+  if (!transposed) {
+    const Tensor y = solve_triangle_of_rows(factors, rows_at(right, order), false, false, true);
+    return solve_triangle_of_rows(factors, y, true);
+  }
+  const Tensor y = solve_triangle_of_rows(factors, right, true, true);
+  return rows_at(solve_triangle_of_rows(factors, y, false, true, true), argsort(order, 0));
+}
+
+Tensor order_of(const Tensor& pivots) {
+  std::vector<int64_t> order(static_cast<size_t>(pivots.size(0)));
+  std::iota(order.begin(), order.end(), 0);
+  const Tensor whole = pivots.is_sharded() ? pivots.full_tensor() : pivots;
+  size_t row = 0;
+  for (const int64_t with : whole.to_vector<int64_t>()) {
+    if (with >= 1 && with <= pivots.size(0))
+      std::swap(order[row], order[static_cast<size_t>(with - 1)]);
+    ++row;
+  }
+  return from_values(order, {pivots.size(0)}, options_next_to(pivots, i64));
+}
+
+/// The factors of a panel that all ranks have, by the mesh's first rank.
+static LuFactor factors_of_first(const Tensor& panel, const DeviceMesh& mesh) {
+  LuFactor found;
+  if (mesh.rank() == 0) {
+    found = lu_factor_of(panel);
+  } else {
+    found = {.lu = zeros_like(panel),
+             .pivots = zeros({panel.size(1)}, options_next_to(panel, i32)),
+             .order = zeros({panel.size(0)}, options_next_to(panel, i64)),
+             .info = zeros({}, options_next_to(panel, i32))};
+  }
+  for (Tensor* result : {&found.lu, &found.pivots, &found.order, &found.info}) {
+    *result = scatter(*result, mesh, {}).local();
+  }
+  return found;
+}
+
+LuFactor lu_of_rows(const Tensor& given) {
   const NoGrad no_grad;
+  const Tensor a = cut_by_rows(given), lu = mul(a, 1);
+  const RowsOfCut rows(a);
+  const Tensor part = lu.local();
   const int64_t n = a.size(0);
-  Tensor lu = mul(a, 1), order = numbers_next_to(a, 0, n);
+  std::vector<int64_t> order(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  Tensors pivots;
   int64_t failed = 0;
   for (int64_t first = 0; first < n; first += kPanel) {
     const int64_t last = std::min(first + kPanel, n);
-    const LuFactor panel = lu_factor_of(whole_rows(slice(lu, 1, first, last), first, n));
+    const Tensor columns = slice(part, 1, first, last);
+    const LuFactor panel =
+        factors_of_first(rows.whole(slice(lu, 1, first, last), first, n), a.sharding().mesh());
     if (const int64_t code = code_of(panel.info); code != 0 && failed == 0) failed = first + code;
-    const Tensor exchanged = cat({numbers_next_to(a, 0, first), add(panel.order, first)}, 0);
-    lu = rows_at(lu, exchanged);
-    order = take(order, exchanged, 0);
-    set_rows(slice(lu, 1, first, last), panel.lu, first, n);
+    pivots.push_back(add(panel.pivots, first));
+    // The panel's rows and those that change places: `wanted` are where they come from.
+    const std::vector<int64_t> exchanged = panel.order.to_vector<int64_t>();
+    std::vector<int64_t> places, wanted, before(order.begin() + first, order.end());
+    for (int64_t i = 0; i < n - first; ++i) {
+      const int64_t from = exchanged[static_cast<size_t>(i)];
+      order[static_cast<size_t>(first + i)] = before[static_cast<size_t>(from)];
+      if (from == i && first + i >= last) continue;
+      places.push_back(first + i), wanted.push_back(first + from);
+    }
+    const Tensor moved = rows.whole_at(part, wanted);
+    rows.write_at(part, moved, places);
+    rows.write(columns, panel.lu, first);
     if (last == n) break;
-    const Tensor behind = slice(lu, 1, last, n);
-    const Tensor own = slice(panel.lu, 0, 0, last - first);
-    const Tensor rows = solve_triangle(own, whole_rows(behind, first, last), false, false, true);
-    set_rows(behind, rows, first, last);
-    const Tensor below = slice(lu, 1, first, last);
-    const Tensor l = where(rows_within(a, last, n), below, zeros_like(below));
-    copy_(behind, sub(behind, matmul(l, rows)));
+    const Tensor corner = slice(panel.lu, 0, 0, last - first);
+    const Tensor right = slice(slice(moved, 0, 0, last - first), 1, last, n);
+    const Tensor own = solve_triangle(corner, right, false, false, true);
+    const Tensor behind = slice(part, 1, last, n);
+    rows.write(behind, own, first);
+    add_product(rows.part_of(behind, last, n), rows.part_of(columns, last, n), neg_(own));
   }
-  return {lu, {}, order, full({}, failed, options_next_to(a, i32))};
+  return {redistributed(lu, given.sharding()), rows.replicated(cat(pivots, 0)),
+          from_values(order, {n}, options_next_to(a, i64)),
+          full({}, failed, options_next_to(a, i32))};
 }
 
 }  // namespace weft

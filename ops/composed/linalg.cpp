@@ -84,9 +84,12 @@ void check_converged(const char* what, const Tensor& a, const Tensor& info) {
 
 FactorAndInfo cholesky_ex(const Tensor& a, bool upper) {
   const Tensor of = square("cholesky", a);
-  const CholeskyFactor found =
-      !upper && is_cut_by_rows(of) ? cholesky_of_rows(of) : cholesky_factor(of, upper);
-  return {found.l, found.info};
+  if (!is_cut(of)) {
+    const CholeskyFactor found = cholesky_factor(of, upper);
+    return {found.l, found.info};
+  }
+  const CholeskyFactor found = cut_cholesky(upper ? t(of) : of);
+  return {upper ? t(found.l) : found.l, found.info};
 }
 
 Tensor cholesky(const Tensor& a, bool upper) {
@@ -101,11 +104,10 @@ static std::pair<Tensor, Tensor> promoted(const Tensor& a, const Tensor& b) {
   return {as_dtype(a, dtype), as_dtype(b, dtype)};
 }
 
-/// solve_triangle, in panels where the matrix is cut by rows and nothing needs a gradient.
+/// solve_triangle, in panels where the matrix is cut.
 static Tensor solved(const Tensor& a, const Tensor& b, bool upper, bool transposed = false,
                      bool unit = false) {
-  if (is_cut_by_rows(a) && b.ndim() == 2 && !needs_gradient(b))
-    return solve_triangle_of_rows(a, b, upper, transposed, unit);
+  if (is_cut(a) && b.ndim() == 2) return cut_solve_triangle(a, b, upper, transposed, unit);
   return solve_triangle(a, b, upper, transposed, unit);
 }
 
@@ -140,7 +142,7 @@ Tensor cholesky_inverse(const Tensor& l, bool upper) {
 static LuFactor lu_factors(const char* what, const Tensor& given) {
   const Tensor a = matrices(what, given);
   const int64_t m = a.size(-2), n = a.size(-1);
-  if (m >= n) return lu_factor_of(a);
+  if (m >= n) return m == n && is_cut(a) && !needs_gradient(a) ? lu_of_rows(a) : lu_factor_of(a);
   LuFactor found = lu_factor_of(slice(a, -1, 0, m));
   const Tensor order = expand(unsqueeze(found.order, -1), slice(a, -1, m, n).shape());
   const Tensor rest = take_along_dim(slice(a, -1, m, n), order, -2);
@@ -170,6 +172,8 @@ Tensor lu_solve(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool tr
     fail("lu_solve: pivots are ", pivots.dtype(), ' ', pivots.shape(), ", expected ", DType::i32,
          " and the dims of ", lu.shape(), " but the last one");
   }
+  if (is_cut(of) && by.ndim() == 2 && !needs_gradient(of))
+    return cut_solve(of.detach(), {of, pivots, order_of(pivots), {}}, by, transposed);
   if (!needs_gradient(of)) return solve_by_lu(of, of, pivots, by, transposed);
   const Tensor one = identity(of, of.size(-1)), factors = of.detach();
   const Tensor p = solve_by_lu(one, one, pivots, one, true);
@@ -236,7 +240,8 @@ Tensor eigvalsh(const Tensor& a, bool upper) {
 
 LuFactor constant_factors(const Tensor& a) {
   const NoGrad no_grad;
-  return lu_factor_of(a.detach());
+  const Tensor of = a.detach();
+  return is_cut(of) ? lu_of_rows(of) : lu_factor_of(of);
 }
 
 static Shape without_last(Shape shape) {
@@ -255,23 +260,22 @@ Tensor solve(const Tensor& a, const Tensor& b, bool left) {
   const auto [of, by] = promoted(square("solve", a), matrices("solve", column));
   const Tensor right = left || is_vector ? by : t(by);
   check_right_side("solve", a, right, a.size(-1));
-  const bool is_cut = left && is_cut_by_rows(of) && right.ndim() == 2 && !needs_gradient(right);
-  const LuFactor factors = is_cut ? lu_of_rows(of) : constant_factors(of);
+  const bool in_panels = is_cut(of) && right.ndim() == 2;
+  const LuFactor factors = constant_factors(in_panels ? cut_by_rows(of) : of);
   check_info("solve", a, factors.info, is_singular);
-  if (is_cut) {
-    const Tensor given = rows_at(redistributed(right, of.sharding()), factors.order);
-    const Tensor y = solve_triangle_of_rows(factors.lu, given, false, false, true);
-    const Tensor x = solve_triangle_of_rows(factors.lu, y, true);
-    return is_vector ? squeeze(x, -1) : x;
-  }
-  const Tensor x = solve_by_lu(of, factors.lu, factors.pivots, right, !left);
+  const Tensor x = in_panels ? cut_solve(of, factors, right, !left)
+                             : solve_by_lu(of, factors.lu, factors.pivots, right, !left);
   return is_vector ? squeeze(x, -1) : left ? x : t(x);
 }
 
 FactorAndInfo inv_ex(const Tensor& given) {
   const Tensor a = square("inv", given);
   const LuFactor factors = constant_factors(a);
-  return {solve_by_lu(a, factors.lu, factors.pivots, identity(a, a.size(-1))), factors.info};
+  if (!is_cut(a))
+    return {solve_by_lu(a, factors.lu, factors.pivots, identity(a, a.size(-1))), factors.info};
+  const TensorOptions cut{.dtype = a.dtype(), .device = a.device(), .sharding = row_cuts(a)};
+  const Tensor inverse = cut_solve(a, factors, eye(a.size(0), a.size(0), 0, cut));
+  return {redistributed(inverse, a.sharding()), factors.info};
 }
 
 Tensor inv(const Tensor& a) {

@@ -313,6 +313,53 @@ TEST(Linalg, LargeMatricesStayCut) {
   }
 }
 
+/// Layouts over two axes, and the gradients; a rank has its part of the factor, and panels.
+TEST(Linalg, LargeMatricesStayCutInAnyLayout) {
+  constexpr int64_t n = 564, k = 3;
+  const Array x = random_array({n, n}, -1, 1, f64), b = random_array({n, k}, -1, 1, f64, 2);
+  const Tensor whole_x = x.on(),
+               whole_a = add(matmul(x.on(), t(x.on())), mul(identity_like(x.on()), 9));
+  const Array positive = whole(whole_a), inverse = whole(linalg::inv(whole_x));
+  const Array packed = whole(linalg::lu_factor(whole_x).lu);
+  const auto gradients = [&](const Tensor& a, const Tensor& right) {
+    Tensor of = a.detach(), by = right.detach();
+    of.set_requires_grad(true), by.set_requires_grad(true);
+    const Tensor found = linalg::solve(linalg::cholesky(of, true), by);
+    const Tensors given = grad({sum(mul(found, found))}, {of, by});
+    return std::vector{whole(given[0]), whole(given[1])};
+  };
+  const std::vector<Array> expected = gradients(whole_a, b.on());
+  const std::vector<std::vector<Placement>> layouts = {
+      {Shard(0), Shard(1)},    {Shard(1), Shard(0)},        {Replicate(), Shard(0)},
+      {Shard(1), Replicate()}, {Shard(0, {}, 4), Shard(0)}, {Shard(0, {}, 4), Replicate()}};
+  on_mesh({{"a", 2}, {"b", 2}}, [&](const DeviceMesh& mesh) {
+    for (const std::vector<Placement>& layout : layouts) {
+      const Sharding cuts(mesh, Placements(layout));
+      const Tensor a = positive.on(cuts), right = b.on(Sharding(mesh, {}));
+      const Tensor u = linalg::cholesky(a, true);
+      EXPECT_EQ(u.sharding(), cuts);
+      expect_close(whole(matmul(t(u), u)), positive, 1e-12, "cholesky");
+      expect_close(whole(linalg::inv(x.on(cuts))), inverse, 1e-8, "inv");
+      const linalg::LuFactors factors = linalg::lu_factor(x.on(cuts));
+      EXPECT_EQ(factors.lu.sharding(), cuts);
+      expect_close(whole(factors.lu), packed, 1e-9, "lu_factor");
+      for (const bool transposed : {false, true}) {
+        const Tensor found = linalg::lu_solve(factors.lu, factors.pivots, right, transposed);
+        const Tensor of = transposed ? t(x.on(cuts)) : x.on(cuts);
+        expect_close(whole(matmul(of, found)), b, 1e-9, "lu_solve");
+      }
+      const std::vector<Array> found = gradients(a, right);
+      for (size_t i = 0; i < 2; ++i) expect_close(found[i], expected[i], 1e-8, "gradient");
+    }
+    const Tensor a = positive.on(Sharding(mesh, {Shard(0), Shard(0)}));
+    reset_peak_memory();
+    const int64_t before = memory_statistics().total.current;
+    const Tensor l = linalg::cholesky(a);
+    const int64_t part = 8 * n * n / 4, panels = 8 * n * (128 + 128);
+    EXPECT_LE(memory_statistics().total.peak - before, part * 13 / 10 + panels);
+  });
+}
+
 /// One rank has a matrix that fails: all throw the same sentence.
 TEST(Linalg, AllRanksThrowAlike) {
   on_mesh({{"a", 4}}, [](const DeviceMesh& mesh) {
