@@ -16,12 +16,12 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "cli/commands.h"
 #include "cli/numbers.h"
-#include "weft/checkpoint_report.h"
 #include "weft/ranks.h"
 
 namespace weft::cli {
@@ -94,7 +94,16 @@ bool JobFolder::has_news() {
   std::string newest;
   std::error_code error;
   for (const auto& run : fs::directory_iterator(copies(), error)) {
-    newest += newest_complete_checkpoint(run.path().string());
+    // By name, "step-<step>-<generation>": of several hosts each has only some files of a copy.
+    constexpr std::string_view kCopy = "step-";
+    std::string last;
+    for (const auto& copy : fs::directory_iterator(run.path(), error)) {
+      const std::string name = copy.path().filename().string();
+      if (name.starts_with(kCopy)) {
+        last = std::max(last, name.substr(0, name.find('-', kCopy.size())));
+      }
+    }
+    newest += last + '/';
   }
   return newest != std::exchange(newest_, newest);
 }

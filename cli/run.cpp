@@ -17,6 +17,7 @@
 
 #include "cli/commands.h"
 #include "cli/elastic.h"
+#include "cli/job_signals.h"
 #include "cli/numbers.h"
 #include "weft/checkpoint_report.h"
 #include "weft/error.h"
@@ -37,9 +38,9 @@ static constexpr double kLongestTimeout = 1e9;
 static constexpr int kMostRestarts = 1'000'000;
 /// Restarts of a job with --elastic or --redundancy that does not say how many.
 static constexpr int kOwnRestarts = 100;
-static constexpr std::string_view kWithValue[] = {"-n",         "--np",        "--timeout",
-                                                  "--restarts", "--elastic",   "--redundancy",
-                                                  "--hosts",    "--host-rank", "--rendezvous"};
+static constexpr std::string_view kWithValue[] = {
+    "-n",           "--np",    "--timeout",   "--restarts",   "--elastic",
+    "--redundancy", "--hosts", "--host-rank", "--rendezvous", "--grace"};
 
 namespace {
 
@@ -55,6 +56,10 @@ struct LaunchedProgram {
   /// "MIN:MAX", or empty.
   std::string elastic;
   std::string redundancy = "none";
+  /// This host takes the place of one that a running job has lost.
+  bool rejoins = false;
+  /// Seconds for ranks to end after `weft resize`.
+  double grace = 300;
   bool no_prefix = false;
   /// The program and its arguments.
   std::vector<std::string> command;
@@ -126,8 +131,10 @@ struct KeptJob {
   std::unique_ptr<JobFolder> folder;
   std::unique_ptr<ElasticRanks> elastic;
   bool has_copies = false;
+  /// Of a job that may start its ranks again.
+  std::unique_ptr<JobSignals> signals;
 
-  explicit KeptJob(const LaunchedProgram& o) : has_copies(o.redundancy == "host") {
+  explicit KeptJob(const LaunchedProgram& o) : has_copies(o.redundancy != "none") {
     const RankBounds bounds = o.elastic.empty() ? RankBounds() : rank_bounds(o.elastic);
     if (!o.elastic.empty() && (o.ranks < bounds.least || o.ranks > bounds.most)) {
       fail("run: -n is ", o.ranks, ", expected ", bounds.least, " to ", bounds.most,
@@ -135,6 +142,7 @@ struct KeptJob {
     }
     if (!o.elastic.empty() || has_copies) folder = std::make_unique<JobFolder>();
     if (!o.elastic.empty()) elastic = std::make_unique<ElasticRanks>(*folder, bounds, o.ranks);
+    if (o.restarts > 0 || folder) signals = std::make_unique<JobSignals>();
   }
   /// True if the job has gone on since its last start.
   bool has_gone_on() const { return has_copies && folder->has_news(); }
@@ -161,7 +169,12 @@ static LaunchReport launched(const LaunchedProgram& o, const std::vector<std::st
     options.environment.emplace_back("WEFT_RESTART", std::to_string(start.number));
   }
   if (kept.has_copies) options.environment.emplace_back("WEFT_COPIES", kept.folder->copies());
-  if (kept.elastic) options.stops = [&] { return kept.elastic->is_changed(); };
+  if (kept.signals) {
+    options.stops = [&] {
+      return kept.signals->told() != 0 || (kept.elastic && kept.elastic->is_changed());
+    };
+    options.grace = std::chrono::milliseconds(static_cast<int64_t>(o.grace * 1000));
+  }
   const LaunchReport report = launch(command, options);
   outlive_readers();
   std::error_code ignored;
@@ -222,19 +235,6 @@ static bool may_restart(const LaunchReport& report) {
          std::ranges::find(kFinal, report.code) == std::end(kFinal);
 }
 
-/// Waits so many seconds; returns the signal that ended the wait, or 0.
-static int signal_within(double seconds) {
-  sigset_t signals, before;
-  ::sigemptyset(&signals);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) ::sigaddset(&signals, signal);
-  ::pthread_sigmask(SIG_BLOCK, &signals, &before);
-  const auto whole = static_cast<time_t>(seconds);
-  const timespec time{whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
-  const int signal = ::sigtimedwait(&signals, nullptr, &time);
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return std::max(signal, 0);
-}
-
 /// Runs the program, again after failures, and returns the exit code.
 static int run_program(const LaunchedProgram& o) {
   if (o.command.empty() || o.command[0].empty()) {
@@ -244,16 +244,18 @@ static int run_program(const LaunchedProgram& o) {
   constexpr double kLongestWait = 60;
   const KeptJob kept(o);
   const int most = o.restarts >= 0 ? o.restarts : kept.folder ? kOwnRestarts : 0;
-  if (most > 0 || kept.elastic) restarted(o.command);
+  if (most > 0 || kept.elastic || o.rejoins) restarted(o.command);
   const auto began = Clock::now();
   const auto passed = [&] { return std::chrono::duration<double>(Clock::now() - began).count(); };
-  JobStart start{.ranks = o.ranks, .number = 0, .seconds = o.timeout};
+  JobStart start{.ranks = o.ranks, .number = o.rejoins ? 1 : 0, .seconds = o.timeout};
   double next_wait = 1;
+  bool had_gone_on = false;
   for (int failures = 0;; ++start.number) {
     if (o.timeout > 0 && start.number > 0) start.seconds = std::max(1e-3, o.timeout - passed());
     const LaunchReport report =
         launched(o, start.number == 0 ? o.command : restarted(o.command), start, kept);
     if (report.told) return report.code;
+    if (kept.signals && kept.signals->told() != 0) return 128 + kept.signals->told();
     const bool has_failed = may_restart(report);
     if (kept.elastic && (has_failed || report.requested || report.stopped)) {
       if (!kept.elastic->take(report)) return report.code;
@@ -262,10 +264,11 @@ static int run_program(const LaunchedProgram& o) {
       return report.code;
     }
     if (has_failed && failures++ == most) return report.code;
-    // A job that has gone on since its last start goes on at once.
+    // A job that has gone on since its last start, or the one before, goes on at once.
     const bool has_gone_on = !has_failed || kept.has_gone_on();
-    if (has_gone_on) next_wait = 1;
-    const double wait = has_gone_on ? 0 : next_wait;
+    const bool goes_on = std::exchange(had_gone_on, has_gone_on && kept.has_copies) || has_gone_on;
+    if (goes_on) next_wait = 1;
+    const double wait = goes_on ? 0 : next_wait;
     if (o.timeout > 0 && passed() + wait >= o.timeout) {
       std::cerr << concat("weft run: the timeout of ", o.timeout, " s leaves no time for restart ",
                           start.number + 1, "\n");
@@ -274,15 +277,14 @@ static int run_program(const LaunchedProgram& o) {
     std::cerr << concat("weft run: restart ", start.number + 1, " of ", most,
                         wait > 0 ? concat(" in ", wait, " s") : " at once",
                         kept.elastic ? concat(" with -n ", start.ranks) : "", "\n");
-    if (wait == 0) continue;
-    if (const int signal = signal_within(wait)) return 128 + signal;
-    next_wait = std::min(2 * wait, kLongestWait);
+    if (const int signal = kept.signals->told_within(wait)) return 128 + signal;
+    if (wait > 0) next_wait = std::min(2 * wait, kLongestWait);
   }
 }
 
 static constexpr const char* kRunText =
 
-    "weft run -n N [--timeout S] [--restarts N] [--elastic MIN:MAX] [--redundancy host]\n"
+    "weft run -n N [--timeout S] [--restarts N] [--elastic MIN:MAX] [--redundancy host|mirror]\n"
     "    [--no-prefix] -- program arguments\n"
     "Example: weft run -n 4 -- weft train --data src\n"
     "Output is written in whole lines, \"[2] \" before those of rank 2. Rank 0 has the stdin.\n"
@@ -296,6 +298,8 @@ static constexpr const char* kRunText =
     "checkpoint of its --save. A stop by a signal, the timeout, and exit code 2 are final.\n"
     "With --redundancy host a trainer that saves copies its state to the host's memory after\n"
     "each step, and a restart goes on at once from the newest copy, without a disk. With\n"
+    "--redundancy mirror on several hosts each copy is kept on the next host too: when a host is\n"
+    "lost, start its command elsewhere with --rejoin, and the ranks go on with it. With\n"
     "--elastic a restart after the death of a rank has one rank less, down to MIN; a rank that\n"
     "gets SIGTERM leaves in the same way; weft resize PID N changes their number.\n"
     "Exit codes: 0 when all ranks exited with 0, otherwise that of the first that failed\n"
@@ -303,14 +307,25 @@ static constexpr const char* kRunText =
     "started, 2 when a flag is wrong, 1 when the ranks' output cannot be written.";
 
 /// Checks the flags that go with --hosts.
-static void check_hosts(const CLI::App& run, int hosts) {
+static void check_hosts(const CLI::App& run, int hosts, const std::string& redundancy) {
+  if (redundancy == "parity") {
+    fail(
+        "run: --redundancy is parity, expected none, host or mirror; copies are whole files, and "
+        "sums of them are not made");
+  }
+  if (hosts == 1 && run.count("--rejoin") > 0) {
+    fail("run: --rejoin is given without --hosts, expected a job of several hosts");
+  }
   if (hosts == 1) return;
   for (const char* flag : {"--host-rank", "--rendezvous"}) {
     if (run.count(flag) == 0) fail("run: ", flag, " is missing, expected with --hosts");
   }
-  for (const char* flag : {"--elastic", "--redundancy"}) {
-    if (run.count(flag) == 0) continue;
-    fail("run: ", flag, " is given with --hosts ", hosts, ", expected one host");
+  if (run.count("--elastic") > 0) {
+    fail("run: --elastic is given with --hosts ", hosts, ", expected one host");
+  }
+  if (redundancy == "host") {
+    fail("run: --redundancy is host with --hosts ", hosts,
+         ", expected mirror, which survives the loss of a host");
   }
 }
 
@@ -340,14 +355,19 @@ void add_run(CLI::App& program, int& argc, char** argv, int& code) {
   add_named(*run, "--elastic", o.elastic, "MIN:MAX",
             "Go on with MIN to MAX ranks when ranks die, leave or join");
   run->add_option("--redundancy", o.redundancy,
-                  "Place of a copy of a trainer's state, kept after each step: none, or host, its "
-                  "memory (default: none)")
-      ->check(CLI::IsMember({"none", "host"}));
+                  "Place of a copy of a trainer's state, kept after each step: none; host, its "
+                  "memory; mirror, the next host's too (default: none)")
+      ->check(CLI::IsMember({"none", "host", "mirror", "parity"}));
+  add_number(*run, "--grace", o.grace,
+             "Seconds for ranks to end after weft resize, then they are killed (default: 300)",
+             1e-3, kLongestTimeout)
+      ->type_name("S");
+  run->add_flag("--rejoin", o.rejoins, "Take the place of a host that a running job has lost");
   run->add_flag("--no-prefix", o.no_prefix, "Write lines as they are");
   run->prefix_command();
   o.command = cut_program(argc, argv);
   run->callback([run, launched, &code] {
-    check_hosts(*run, launched->hosts);
+    check_hosts(*run, launched->hosts, launched->redundancy);
     const std::vector<std::string> left = run->remaining();
     if (!left.empty() && left[0].starts_with('-')) {
       fail("run: flag ", in_quotes(left[0]), " does not exist; see weft run --help");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <set>
 #include <span>
 #include <string>
@@ -29,39 +30,55 @@ bool continues_copies(const ResumeOptions& options) {
 }
 
 void RunSaver::begin_copies() {
-  copies_ = folder_of_copies(options_);
-  if (copies_.empty()) return;
+  const std::string folder = folder_of_copies(options_);
+  const bool has_copies = world_.all_reduce_number(!folder.empty(), ReduceOp::max) != 0;
+  if (!has_copies) return;
+  fail_on_all_ranks(world_, folder.empty()
+                                ? concat("trainer: WEFT_COPIES is missing on rank ", world_.rank(),
+                                         ", expected on all ranks or none; start all hosts with "
+                                         "the same --redundancy")
+                                : "");
+  copies_.emplace(world_, folder);
   // Copies of an earlier run of this program are none of this run.
-  if (!std::getenv("WEFT_RESTART")) remove_copies();
-  copier_.emplace(world_, copies_,
-                  CheckpointOptions{.keep = 1,
-                                    .continues = true,
-                                    .refuse_non_finite = false,
-                                    .lease_seconds = options_.lease_seconds});
+  const bool restarts = std::getenv("WEFT_RESTART") != nullptr;
+  if (world_.all_reduce_number(restarts, ReduceOp::max) == 0) copies_->remove();
+}
+
+void RunSaver::begin_copier() {
+  if (!copies_) return;
+  // It takes what it finds now for this run's: the copy that another host had is there.
+  copier_.emplace(
+      world_, copies_->folder(),
+      CheckpointOptions{
+          .continues = true, .refuse_non_finite = false, .lease_seconds = options_.lease_seconds});
+  copier_->set_resumed_step(step_);
 }
 
 void RunSaver::remove_copies() {
   copier_.reset();
-  told_by_first(world_, [&] {
-    std::error_code ignored;
-    std::filesystem::remove_all(copies_, ignored);
-    return "";
-  });
+  copies_->remove();
+  copies_.reset();
 }
 
 void RunSaver::copy() {
   used_.compare();
   check_random();
-  std::string mistake;
+  // The copy before the last is not needed: no rank comes here before all have the last one.
+  copies_->keep_only(last_copy_, step_);
+  std::string name, mistake;
   try {
-    copier_->save(step_, state_);
+    name = std::filesystem::path(copier_->save(step_, state_)).filename();
   } catch (const std::runtime_error& error) {
     mistake = error.what();
   }
+  mistake = copies_->mirror(name, mistake);
   if (!mistake.empty()) {
-    warn("the run goes on without copies in the memory of the host: ", mistake);
+    if (world_.rank() == 0) {
+      warn("the run goes on without copies in the memory of the host: ", mistake);
+    }
+    return remove_copies();
   }
-  if (world_.all_reduce_number(mistake.empty() ? 0 : 1, ReduceOp::max) != 0) return remove_copies();
+  last_copy_ = name;
   copier_->note_saved();
 }
 
@@ -69,20 +86,33 @@ static int64_t step_of(const std::string& checkpoint) {
   return checkpoint_contents(checkpoint).numbers.at("step/value");
 }
 
-std::string RunSaver::newest_copy(const std::set<std::string>& suspects) const {
-  if (!copier_) return {};
-  return told_by_first(world_, [&]() -> std::string {
-    for (const std::string& path : list_checkpoints(copies_)) {
-      const auto report = inspect_existing(path, {.depth = Inspection::headers});
-      const bool is_good =
-          report && report->verdict == Verdict::complete && report->non_finite <= 0;
-      if (!is_good || suspects.contains(path)) continue;
+/// Returns true on all ranks where the copy is whole and finite on all of them.
+bool RunSaver::is_good_copy(const std::string& path) const {
+  const auto report = inspect_existing(path, {.depth = Inspection::headers});
+  const bool is_good = report && report->verdict == Verdict::complete && report->non_finite <= 0;
+  return world_.all_reduce_number(is_good, ReduceOp::min) != 0;
+}
+
+std::string RunSaver::newest_copy(const std::set<std::string>& suspects) {
+  if (!copies_) return {};
+  for (const std::string& name : copies_->names()) {
+    const std::string path = copies_->path(name);
+    if (suspects.contains(path) || !copies_->complete(name) || !is_good_copy(path)) continue;
+    const std::string newer = told_by_first(world_, [&]() -> std::string {
       const std::string saved =
           is_directory(options_.save) ? newest_complete_checkpoint(options_.save) : "";
-      return !saved.empty() && step_of(saved) > step_of(path) ? "" : path;
-    }
-    return {};
-  });
+      return !saved.empty() && step_of(saved) > step_of(path) ? saved : "";
+    });
+    return newer.empty() ? path : "";
+  }
+  return {};
+}
+
+void RunSaver::forget_other_copies(const std::string& resumed) {
+  if (!copies_) return;
+  const std::filesystem::path path(resumed);
+  last_copy_ = path.parent_path() == copies_->folder() ? path.filename().string() : "";
+  copies_->keep_only(last_copy_, std::numeric_limits<int64_t>::max());
 }
 
 }  // namespace weft

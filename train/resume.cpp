@@ -241,6 +241,7 @@ void RunSaver::take_up() {
     if (again || none_else) fail_call("resume", path, " could not be loaded on another rank");
   }
   check_resumed(path);
+  forget_other_copies(path);
   tell(concat("resumed from ", printable(path), " after step ", step_));
 }
 
@@ -289,9 +290,9 @@ int64_t RunSaver::resume(RunDescription run) {
     begin_copies();
     listen(true);
   }
-  if (continues || copier_) take_up();
+  if (continues || copies_) take_up();
+  begin_copier();
   if (saver_) saver_->set_resumed_step(step_);
-  if (copier_) copier_->set_resumed_step(step_);
   if (best_saver_) best_saver_->set_resumed_step(step_);
   return step_;
 }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "train/host_copies.h"
 #include "train/used_tokens.h"
 #include "weft/checkpoint.h"
 #include "weft/extend/run_description.h"
@@ -51,14 +52,19 @@ class RunSaver {
   void add_description(const std::string& part);
   void check_resumed(const std::string& path);
   void take_up();
-  /// Makes `copier_`, where the launcher keeps copies (WEFT_COPIES).
+  /// Makes `copies_`, where the launcher keeps copies (WEFT_COPIES).
   void begin_copies();
+  /// Makes `copier_`, once the run has been taken up.
+  void begin_copier();
   void remove_copies();
   /// Saves to `copier_`; without memory for that the run goes on without copies.
   void copy();
   void check_random() const;
   /// The newest complete copy that is not older than the newest checkpoint, or "".
-  std::string newest_copy(const std::set<std::string>& suspects) const;
+  std::string newest_copy(const std::set<std::string>& suspects);
+  bool is_good_copy(const std::string& path) const;
+  /// Removes all copies but the one that the run goes on from, if it is one.
+  void forget_other_copies(const std::string& resumed);
   void take_weights(const std::string& path);
   void listen(bool listens) const;
   void finish_save();
@@ -76,9 +82,10 @@ class RunSaver {
   std::map<std::string, int64_t> saved_;
   TrainingState state_;
   std::optional<CheckpointSaver> saver_, best_saver_;
-  /// Saves to the memory of the host after each step, and its folder.
+  /// Saves to the memory of the host after each step.
   std::optional<CheckpointSaver> copier_;
-  std::string copies_;
+  std::optional<HostCopies> copies_;
+  std::string last_copy_;
   /// Path of the save that was begun and not yet told of.
   std::string under_way_;
 };

@@ -32,8 +32,10 @@ struct LaunchOptions {
   /// rank 0 listens there until all ranks have come. The port and those that the ranks take must be
   /// reachable from the job's hosts only.
   std::string rendezvous = {};
-  /// Asked several times a second, if given: true ends the ranks by SIGTERM, once.
+  /// Asked several times a second, if given: true ends the ranks by SIGTERM, once, and those that
+  /// are still there after `grace` by SIGKILL; 0: never.
   std::function<bool()> stops = {};
+  std::chrono::milliseconds grace{0};
   /// Descriptors of the launcher that the ranks' stdout and stderr go to.
   int out = 1;
   int err = 2;

@@ -151,6 +151,7 @@ class LaunchedJob {
     }
     if (ending_ != Ending::none && ending_ != Ending::killed) until = std::min(until, next_ending_);
     if (has_timeout()) until = std::min(until, started_ + options_.timeout);
+    if (has_grace()) until = std::min(until, stopped_at_ + options_.grace);
     if (until == LaunchClock::time_point::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - LaunchClock::now());
     return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 60'000));
@@ -236,7 +237,25 @@ class LaunchedJob {
     if (!asks() || !options_.stops()) return;
     told_to_end_ = SIGTERM;
     report_.stopped = true;
+    stopped_at_ = LaunchClock::now();
     send_all(SIGTERM);
+  }
+
+  bool has_grace() const {
+    return report_.stopped && options_.grace.count() > 0 && ending_ == Ending::none;
+  }
+
+  /// Ends ranks that go on after SIGTERM.
+  void end_deaf(LaunchClock::time_point now) {
+    if (!has_grace() || now < stopped_at_ + options_.grace) return;
+    const auto deaf = std::ranges::find(ranks_, false, &LaunchRank::has_exited);
+    if (deaf == ranks_.end()) return;
+    report_.code = 128 + SIGKILL;
+    report_.rank = in_world(static_cast<int>(deaf - ranks_.begin()));
+    report_.requested = true;
+    report_.cause = formatted("rank %d did not end within %g s of SIGTERM and is killed",
+                              report_.rank, std::chrono::duration<double>(options_.grace).count());
+    begin(Ending::terminated, std::chrono::milliseconds(0));
   }
 
   void begin(Ending ending, std::chrono::milliseconds next) {
@@ -266,6 +285,7 @@ class LaunchedJob {
 
   void end_ranks() {
     const auto now = LaunchClock::now();
+    end_deaf(now);
     if (has_timeout() && now >= started_ + options_.timeout) {
       timed_out_ = true;
       const double limit = std::chrono::duration<double>(options_.timeout).count();
@@ -320,6 +340,8 @@ class LaunchedJob {
   bool timed_out_ = false;
   /// The time since which all ranks that have not exited are stopped.
   std::optional<LaunchClock::time_point> stopped_since_;
+  /// The time at which LaunchOptions::stops ended the ranks.
+  LaunchClock::time_point stopped_at_{};
   /// The last signal passed on that ends a program, or 0.
   int told_to_end_ = 0;
   /// The launcher no longer waits for the reader of the output.

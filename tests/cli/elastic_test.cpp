@@ -76,6 +76,36 @@ while :; do sleep 0.1; done
   expect(run("run -n 1 --elastic 1:2 -- sh -c 'exit 143'"), 143, "rank 0 exited with code 143");
 }
 
+/// Ranks that ignore SIGTERM are killed; the job goes on with the other number.
+TEST_F(Elastic, EndsRanksThatIgnoreAResize) {
+  const std::string program = scratch_.write("program", concat(R"(
+test -z "$WEFT_RESTART" || exit 0
+trap '' TERM
+test $WEFT_RANK = 1 || )",
+                                                               WEFT_PROGRAM, R"( resize $PPID 1
+while :; do sleep 0.1; done
+)"));
+  const Outcome outcome =
+      run(concat("run -n 2 --elastic 1:2 --grace 0.3 --no-prefix -- sh ", program));
+  EXPECT_EQ(outcome.code, 0) << outcome.text;
+  for (const char* line : {"did not end within 0.3 s of SIGTERM and is killed",
+                           "restart 1 of 100 at once with -n 1"}) {
+    EXPECT_NE(outcome.text.find(line), std::string::npos) << line << '\n' << outcome.text;
+  }
+}
+
+/// A launcher that waits to start its ranks again has ended, and removed its folder, when it is
+/// told to.
+TEST_F(Elastic, EndsBetweenTwoStarts) {
+  const std::string said = scratch_.path("said");
+  const Outcome outcome = run_command(
+      concat("exec 2>&1; ", WEFT_PROGRAM, " run -n 1 --redundancy host -- sh -c 'exit 3' >", said,
+             " 2>&1 & launcher=$!; while ! grep -q 'in 1 s' ", said, "; do sleep 0.05; done; ",
+             "kill -TERM $launcher; wait $launcher; echo code $?; ",
+             "ls -d /dev/shm/weft-job-*-$launcher-* 2>/dev/null | wc -l"));
+  EXPECT_EQ(outcome.text, "code 143\n0\n");
+}
+
 TEST_F(Elastic, RefusesWrongFlags) {
   const std::pair<const char*, const char*> cases[] = {
       {"run -n 2 --elastic 3 -- true", "--elastic is \"3\", expected MIN:MAX ranks"},
@@ -84,6 +114,13 @@ TEST_F(Elastic, RefusesWrongFlags) {
       {"run -n 2 --redundancy moon -- true", "--redundancy"},
       {"run -n 2 --hosts 2 --host-rank 0 --rendezvous a:1 --elastic 1:2 -- true",
        "run: --elastic is given with --hosts 2, expected one host"},
+      {"run -n 2 --hosts 2 --host-rank 0 --rendezvous a:1 --redundancy host -- true",
+       "run: --redundancy is host with --hosts 2, expected mirror, which survives the loss of a "
+       "host"},
+      {"run -n 2 --redundancy parity -- true",
+       "run: --redundancy is parity, expected none, host or mirror"},
+      {"run -n 2 --rejoin -- true",
+       "run: --rejoin is given without --hosts, expected a job of several hosts"},
       {"resize 1 2", "resize: process 1 has no elastic job, expected that of a weft run --elastic"},
       {"resize 1", "ranks"},
   };
