@@ -11,6 +11,7 @@
 #include "weft/extend/disk_tensor.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/replicas.h"
 #include "weft/extend/subject.h"
 #include "weft/extend/views.h"
 #include "weft/mesh.h"
@@ -227,10 +228,29 @@ static int64_t hash_of_local(const Tensor& value) {
       xxh3_of({static_cast<const std::byte*>(local.block().data), bytes}));
 }
 
-/// Along `axis` of `mesh`, whose ranks each give the hashes of the same parameters: what is wrong,
-/// or "".
-static std::string difference_along(const DeviceMesh& mesh, int axis,
-                                    const std::vector<NamedParameter>& parameters,
+namespace {
+
+/// A tensor that ranks hold alike along the axes that replicate it, and its name in errors.
+struct NamedReplica {
+  std::string name;
+  Tensor value;
+};
+
+using Replicas = std::vector<NamedReplica>;
+
+}  // namespace
+
+/// Returns the hash that more than half of the ranks have; without one, that of the first rank.
+static int64_t hash_of_most(const std::vector<int64_t>& hashes) {
+  for (const int64_t hash : hashes) {
+    if (2 * std::ranges::count(hashes, hash) > std::ssize(hashes)) return hash;
+  }
+  return hashes[0];
+}
+
+/// Along `axis` of `mesh`, whose ranks each give the hashes of the same tensors: what is wrong, or
+/// "".
+static std::string difference_along(const DeviceMesh& mesh, int axis, const Replicas& replicas,
                                     const std::vector<int64_t>& hashes) {
   // max(~h) is ~min(h): one all-reduce gives both ends.
   std::vector<int64_t> ends = hashes;
@@ -242,32 +262,37 @@ static std::string difference_along(const DeviceMesh& mesh, int axis,
   if (at == hashes.size()) return "";
 
   const std::vector<int64_t> all = group.all_gather_numbers({&hashes[at], 1});
-  const auto other = std::ranges::find_if(all, [&](int64_t hash) { return hash != all[0]; });
   int stride = 1;
   for (int inner = axis + 1; inner < mesh.ndim(); ++inner) stride *= mesh.axis_size(inner);
   const int first = mesh.rank() - mesh.coordinate(axis) * stride;
-  return concat("check_replicas: parameter ", in_quotes(parameters[at].name()), " on rank ",
-                first + static_cast<int>(other - all.begin()) * stride,
-                " differs from that on rank ", first, ", expected equal replicas along axis ",
-                mesh.axis_name(axis));
+  const int64_t right = hash_of_most(all);
+  std::string wrong;
+  int count = 0, reference = -1;
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int rank = first + static_cast<int>(i) * stride;
+    if (all[i] == right && reference < 0) reference = rank;
+    if (all[i] != right) wrong += concat(count++ > 0 ? ", " : "", rank);
+  }
+  return concat("check_replicas: ", replicas[at].name, count > 1 ? " on ranks " : " on rank ",
+                wrong, count > 1 ? " differ from that on rank " : " differs from that on rank ",
+                reference, ", expected equal replicas along axis ", mesh.axis_name(axis));
 }
 
-/// Compares the parameters that are laid out over one root mesh.
-static void check_replicas_over(const DeviceMesh& mesh,
-                                const std::vector<NamedParameter>& parameters) {
-  std::vector<int64_t> hashes(parameters.size());
-  std::vector<bool> hashed(parameters.size());
+/// Compares the tensors that are laid out over one root mesh.
+static void check_replicas_over(const DeviceMesh& mesh, const Replicas& replicas) {
+  std::vector<int64_t> hashes(replicas.size());
+  std::vector<bool> hashed(replicas.size());
   std::string mistake;
   for (int axis = 0; axis < mesh.ndim(); ++axis) {
     if (mesh.axis_size(axis) == 1) continue;
-    std::vector<NamedParameter> replicated;
+    Replicas replicated;
     std::vector<int64_t> own;
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const Tensor& value = parameters[i].parameter->value();
+    for (size_t i = 0; i < replicas.size(); ++i) {
+      const Tensor& value = replicas[i].value;
       if (value.sharding()[axis].is_shard()) continue;
       if (!hashed[i]) hashes[i] = hash_of_local(value);
       hashed[i] = true;
-      replicated.push_back(parameters[i]);
+      replicated.push_back(replicas[i]);
       own.push_back(hashes[i]);
     }
     if (own.empty()) continue;
@@ -277,22 +302,45 @@ static void check_replicas_over(const DeviceMesh& mesh,
   fail_on_all_ranks(mesh.communicator(), mistake);
 }
 
+/// Compares tensors over several root meshes, in the order in which these first come.
+static void check_replicas_of(const Replicas& replicas) {
+  std::vector<std::pair<DeviceMesh, Replicas>> meshes;
+  for (const NamedReplica& replica : replicas) {
+    const Sharding sharding = replica.value.sharding();
+    if (!sharding || sharding.mesh().size() == 1) continue;
+    auto found =
+        std::ranges::find(meshes, sharding.mesh(), &std::pair<DeviceMesh, Replicas>::first);
+    if (found == meshes.end()) found = meshes.insert(found, {sharding.mesh(), {}});
+    found->second.push_back(replica);
+  }
+  for (const auto& [mesh, some] : meshes) check_replicas_over(mesh, some);
+}
+
 void check_replicas(const Module& module) {
-  using OfMesh = std::pair<DeviceMesh, std::vector<NamedParameter>>;
-  std::vector<OfMesh> meshes;
+  Replicas replicas;
   for (const NamedParameter& named : module.named_parameters()) {
     if (!named.parameter->is_materialized()) {
       fail("check_replicas: parameter ", in_quotes(named.name()),
            " has no memory, expected some; call materialize first");
     }
     ModuleSharder::lazy_init(*named.parameter);
-    const Sharding sharding = named.parameter->value().sharding();
-    if (!sharding || sharding.mesh().size() == 1) continue;
-    auto found = std::ranges::find(meshes, sharding.mesh(), &OfMesh::first);
-    if (found == meshes.end()) found = meshes.insert(found, {sharding.mesh(), {}});
-    found->second.push_back(named);
+    replicas.push_back({concat("parameter ", in_quotes(named.name())), named.parameter->value()});
   }
-  for (const auto& [mesh, parameters] : meshes) check_replicas_over(mesh, parameters);
+  check_replicas_of(replicas);
+}
+
+void check_replicas(Optimizer& optimizer) {
+  Replicas replicas;
+  const std::vector<std::string> moments = optimizer.moments();
+  for (size_t p = 0; p < optimizer.parameters().size(); ++p) {
+    if (optimizer.steps(p) == 0) continue;
+    const Tensors& state = optimizer.state(p);
+    for (size_t i = 0; i < state.size(); ++i) {
+      const std::string name = concat(optimizer.parameters()[p].name(), '.', moments[i]);
+      replicas.push_back({concat("optimizer state ", in_quotes(name)), state[i]});
+    }
+  }
+  check_replicas_of(replicas);
 }
 
 }  // namespace weft

@@ -14,6 +14,7 @@
 #include "weft/error.h"
 #include "weft/extend/fixed_norm.h"
 #include "weft/extend/flight.h"
+#include "weft/extend/replicas.h"
 #include "weft/fsdp.h"
 #include "weft/fsdp_module.h"
 #include "weft/ops.h"
@@ -283,8 +284,11 @@ void Trainer::Run::report_figures(StepReport& report, Clock::time_point began, i
 void Trainer::Run::check_bits(int64_t step) {
   const TraceSpan span("check_replicas");
   try {
-    if (!options_.pipeline) return check_replicas(model_);
-    for (const auto& stage : options_.pipeline->stages()) check_replicas(*stage);
+    if (!options_.pipeline) check_replicas(model_);
+    if (options_.pipeline) {
+      for (const auto& stage : options_.pipeline->stages()) check_replicas(*stage);
+    }
+    check_replicas(optimizer_);
   } catch (const std::invalid_argument& error) {
     throw std::runtime_error(concat(error.what(), ", after step ", step));
   }

@@ -4,11 +4,15 @@
 #include "tests/support/processes.h"
 #include "tests/support/ranks.h"
 #include "tests/support/scratch.h"
+#include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/module_sharder.h"
+#include "weft/extend/replicas.h"
 #include "weft/layers.h"
 #include "weft/module.h"
+#include "weft/ops.h"
+#include "weft/optimizers.h"
 
 namespace weft {
 namespace {
@@ -79,6 +83,46 @@ TEST(Replicas, EachAxisIsCompared) {
     EXPECT_EQ(error_of([&] { check_replicas(model); }),
               "check_replicas: parameter \"two.weight\" on rank 4 differs from that on rank 3, "
               "expected equal replicas along axis tp");
+  });
+}
+
+TEST(Replicas, TheRanksThatMostContradictAreNamed) {
+  on_mesh({{"dp", 5}}, [](const DeviceMesh& mesh) {
+    const TwoLayers model(Sharding(mesh, {Replicate()}), Sharding(mesh, {Replicate()}));
+    if (mesh.rank() == 0) change(model, 1);
+    EXPECT_EQ(error_of([&] { check_replicas(model); }),
+              "check_replicas: parameter \"two.weight\" on rank 0 differs from that on rank 1, "
+              "expected equal replicas along axis dp");
+    if (mesh.rank() == 3) change(model, 1);
+    EXPECT_EQ(error_of([&] { check_replicas(model); }),
+              "check_replicas: parameter \"two.weight\" on ranks 0, 3 differ from that on rank 1, "
+              "expected equal replicas along axis dp");
+  });
+}
+
+TEST(Replicas, OfAnOptimizersStateAreCompared) {
+  on_mesh({{"dp", 3}}, [](const DeviceMesh& mesh) {
+    const TwoLayers model(Sharding(mesh, {Replicate()}), Sharding(mesh, {Shard(0)}));
+    AdamW optimizer(model.named_parameters());
+    check_replicas(optimizer);
+    for (const NamedParameter& named : model.named_parameters()) {
+      const Tensor value = named.parameter->value();
+      sum(mul(value, value)).backward();
+    }
+    optimizer.step();
+    check_replicas(optimizer);
+    const auto disturb = [&](size_t parameter, size_t moment) {
+      const Tensor local = optimizer.state(parameter)[moment].local();
+      if (local.numel() > 0) local.block().as<float>()[0] += 1;
+    };
+    // The state of the parameter that is cut differs from rank to rank.
+    disturb(1, 0);
+    check_replicas(optimizer);
+    if (mesh.rank() == 1) disturb(0, 1);
+    EXPECT_EQ(error_of([&] { check_replicas(optimizer); }),
+              concat("check_replicas: optimizer state \"one.weight.", optimizer.moments()[1],
+                     "\" on rank 1 differs from that on rank 0, expected equal replicas along axis "
+                     "dp"));
   });
 }
 
