@@ -4,6 +4,7 @@ import json
 import os
 import re
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -34,6 +35,7 @@ class Settings:
     batch: int = 24
     data: str = "plain"
     init: str = ""
+    reproducible: bool = False
 
     def flags(self, inputs):
         """The flags of `weft train`; `inputs` is the folder of data, models and weights."""
@@ -46,6 +48,8 @@ class Settings:
             flags["--mesh"] = self.mesh
         if self.init:
             flags["--init"] = inputs / self.init
+        if self.reproducible:
+            flags["--reproducible"] = ""
         return {name: str(value) for name, value in flags.items()}
 
 
@@ -76,6 +80,8 @@ class Plan:
     reader_lines: int = 0
     actions: list = field(default_factory=list)
     deadline: float = 30
+    launch: list = field(default_factory=list)  # more flags of `weft run`
+    port: int = 0  # of two hosts of one rank each, which meet there
 
     def command(self, program):
         """The whole command line, through shells where something is to happen before."""
@@ -85,12 +91,25 @@ class Plan:
         words = [word for pair in flags.items() for word in pair if word]
         train = in_shell([str(program), "train", *words], self.rank_shell, self.rank_redirect)
         count = str(self.settings.ranks)
-        if self.way == "processes":
-            train = [str(program), "run", "-n", count, "--", *train]
+        if self.port:
+            train = self.on_two_hosts([str(program), "run", "-n", "1", *self.launch], train)
+        elif self.way == "processes":
+            train = [str(program), "run", "-n", count, *self.launch, "--", *train]
         if self.way == "mpirun":
             mpirun = [shutil.which("mpirun"), "--oversubscribe", "--bind-to", "none"]
             train = [*mpirun, "-n", count, *train]
         return in_shell(train, self.shell, self.redirect)
+
+    def on_two_hosts(self, launcher, train):
+        """A `weft run` for each of two hosts; one that is killed is replaced."""
+        def host(rank):
+            words = [*launcher, "--hosts", "2", "--host-rank", str(rank), "--rendezvous",
+                     f"localhost:{self.port}"]
+            first, again = ([*words, *more, "--", *train] for more in ([], ["--rejoin"]))
+            return f"{shlex.join(first)} || test $? != 137 || {shlex.join(again)}"
+        script = (f"({host(1)}) & second=$!\n({host(0)})\ncode=$?\n"
+                  "wait $second || code=$?\nexit $code")
+        return ["/bin/sh", "-c", script]
 
 
 def in_shell(command, before, redirect):
@@ -195,6 +214,19 @@ class Job:
         names = ("WEFT_RANK", "OMPI_COMM_WORLD_RANK")
         return [pid for pid, env in marked.items() if pid != self.process.pid
                 and any(env.get(name) == str(who) for name in names)]
+
+    def launcher_of(self, rank):
+        """The `weft run` that started a rank, while it lives."""
+        for pid in self.targets(rank):
+            try:
+                parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+                words = Path(f"/proc/{parent}/cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            # A rank may have processes below it.
+            if words[1:2] == [b"run"]:
+                return int(parent)
+        return None
 
     def send(self, who, number):
         for pid in self.targets(who):

@@ -564,3 +564,7 @@ def mount(path, kibibytes):
 
 def unmount(path):
     subprocess.run(["umount", "-l", path], capture_output=True, check=False)
+
+
+# Its faults add themselves to FAULTS.
+import elastic_faults  # noqa: E402,F401
