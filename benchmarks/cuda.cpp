@@ -276,7 +276,7 @@ static void run_cuda(const Options& flags) {
   const std::string name = device_name(device_named(options.device));
   options.training.peak = 1e12 * options.peak_tflops;
   if (options.training.peak == 0) {
-    options.training.peak = cli::peak_operations(name, {.dtype = "bf16"}).value_or(0);
+    options.training.peak = peak_operations(name, "bf16").value_or(0);
   }
   print({{"bench", "weft_cuda"}, {"case", "device"}, {"value", name}, {"unit", "name"}});
   for (const std::string& part : options.parts) run_part(part, options);

@@ -55,13 +55,6 @@ struct Estimate {
   bool fits() const {
     return machine.memory == 0 || static_cast<double>(cost.peak_bytes()) <= machine.memory;
   }
-  int64_t received(bool across_hosts) const {
-    int64_t bytes = 0;
-    for (const AxisCost& axis : cost.traffic) {
-      if (axis.crosses_hosts == across_hosts) bytes += axis.bytes;
-    }
-    return bytes;
-  }
 };
 
 }  // namespace
@@ -94,7 +87,8 @@ static Estimate estimated(const Communicator& world, const TransformerConfig& co
   e.tokens_per_second = static_cast<double>(options.batch * options.seq) / e.seconds.total;
   std::string device = machine.name;
   std::transform(device.begin(), device.end(), device.begin(), ::toupper);
-  const double peak = peak_operations(device, options).value_or(machine.operations);
+  const double peak =
+      peak_operations(device, options.dtype, options.float8).value_or(machine.operations);
   e.mfu = e.tokens_per_second * needed_operations_a_token(config, options.seq) / peak / e.ranks;
   return e;
 }
@@ -268,9 +262,9 @@ static void print_comparison(const std::vector<Estimate>& all) {
   for (const Estimate& e : all) {
     std::printf("%-12s %12s %14s %14s %8.4g s %12.5g %5.1f %%%s\n", e.options.strategy.c_str(),
                 readable_bytes(e.cost.peak_bytes()).c_str(),
-                readable_bytes(e.received(false)).c_str(), readable_bytes(e.received(true)).c_str(),
-                e.seconds.total, e.tokens_per_second, 100 * e.mfu,
-                e.fits() ? "" : "  does NOT fit");
+                readable_bytes(e.cost.received(false)).c_str(),
+                readable_bytes(e.cost.received(true)).c_str(), e.seconds.total, e.tokens_per_second,
+                100 * e.mfu, e.fits() ? "" : "  does NOT fit");
   }
 }
 
@@ -318,7 +312,7 @@ static void estimate(EstimateOptions o) {
   const TransformerConfig config = with_flags(transformer_config(o.parallel.model), o.parallel);
   check_size(config, o.parallel);
   for (ParallelOptions& options : all) check_stages_of(config, options, o);
-  const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks);
+  const Machine machine = machine_named(o.machine, o.parallel.dtype, ranks, "--machine");
   if (!machine.overlaps) check_offload(o.parallel, cpu);
   const Communicator world = fake_world(o.rank, ranks, o.ranks_per_host, !machine.overlaps);
   std::vector<Estimate> estimates;

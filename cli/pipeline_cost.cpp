@@ -28,12 +28,6 @@ struct StageRanks {
   bool crosses_hosts = false;
 };
 
-/// The cost of one stage, and the bytes of a microbatch's output.
-struct StageCost {
-  StepCost cost;
-  int64_t output = 0;
-};
-
 }  // namespace
 
 static StageRanks stage_ranks(const std::string& mesh, int rank, int ranks, int ranks_per_host) {
@@ -70,38 +64,6 @@ static TransformerConfig layers_of(TransformerConfig config, int first, int end)
   return config;
 }
 
-/// Adds the cost of another stage of the same rank; activations are counted elsewhere.
-static void add_stage(StepCost& sum, const StepCost& stage) {
-  for (size_t i = 0; i < sum.memory.size(); ++i) {
-    const auto purpose = static_cast<Purpose>(i);
-    const bool stays = purpose == Purpose::parameters || purpose == Purpose::gradients ||
-                       purpose == Purpose::optimizer;
-    sum.memory[i] =
-        stays ? sum.memory[i] + stage.memory[i] : std::max(sum.memory[i], stage.memory[i]);
-  }
-  for (const AxisCost& axis : stage.traffic) {
-    const auto same = std::ranges::find_if(sum.traffic, [&](const AxisCost& one) {
-      return one.axes == axis.axes && std::string_view(one.of) == axis.of;
-    });
-    if (same == sum.traffic.end()) {
-      sum.traffic.push_back(axis);
-    } else {
-      same->bytes += axis.bytes, same->collectives += axis.collectives;
-    }
-  }
-  sum.work.insert(sum.work.end(), stage.work.begin(), stage.work.end());
-  sum.splits.insert(sum.splits.end(), stage.splits.begin(), stage.splits.end());
-  sum.experts.parameters += stage.experts.parameters;
-  sum.experts.dispatch += stage.experts.dispatch;
-  sum.experts.combine += stage.experts.combine;
-  sum.experts.backward += stage.experts.backward;
-  sum.shared_operations += stage.shared_operations;
-  sum.expert_operations += stage.expert_operations;
-  sum.expert_chunks = stage.expert_chunks;
-  sum.updated_elements += stage.updated_elements;
-  sum.disk_bytes += stage.disk_bytes;
-}
-
 /// The costs of all stages. Stages that are alike are measured once.
 static std::vector<StageCost> stage_costs(const TransformerConfig& config,
                                           const ParallelOptions& options,
@@ -133,73 +95,27 @@ static std::vector<StageCost> stage_costs(const TransformerConfig& config,
   return all;
 }
 
-/// Returns what a rank receives from its neighbours in a step.
-static AxisCost messages_of(const PipelineProgram& program, int position,
-                            const std::vector<StageCost>& stages, bool crosses_hosts) {
-  AxisCost cost{.axes = kPipelineAxis, .crosses_hosts = crosses_hosts, .of = "activations"};
-  for (const PipelineStep& step : program.steps[static_cast<size_t>(position)]) {
-    const bool is_activation = step.act == PipelineAct::receive_activation;
-    if (!is_activation && step.act != PipelineAct::receive_gradient) continue;
-    cost.bytes += stages[static_cast<size_t>(step.stage - (is_activation ? 1 : 0))].output;
-    ++cost.collectives;
-  }
-  return cost;
-}
-
 PipelineCost pipeline_cost(const TransformerConfig& config, const ParallelOptions& options,
                            int rank, int ranks, int ranks_per_host, const Machine& machine) {
   const PipelineProgram program = program_of(options);
   const StageRanks own = stage_ranks(options.mesh, std::max(rank, 0), ranks, ranks_per_host);
   const std::vector<int> ends = stage_ends_of(config, options, program);
   const std::vector<StageCost> stages = stage_costs(config, options, ends, own, machine);
-  const double link = own.crosses_hosts ? machine.network_bytes : machine.host_bytes;
-  PipelineTimes times = step_times(options);
-  const double units = times.forward + times.backward_input + times.backward_weight;
-  PipelineMemory memory;
-  int64_t longest = 0;
-  std::vector<StepSeconds> seconds;
-  for (const StageCost& stage : stages) {
-    seconds.push_back(step_seconds(stage.cost, machine));
-    times.stages.push_back(seconds.back().total / program.microbatches / units);
-    memory.activation_bytes.push_back(stage.cost.memory[static_cast<size_t>(Purpose::activations)]);
-    memory.output_bytes.push_back(stage.output);
-    longest = std::max(longest, stage.output);
-  }
-  times.message = static_cast<double>(longest) / link + machine.latency;
-  const PipelinePrediction prediction = predict(program, times);
-  const std::vector<int64_t> held = held_bytes(program, memory);
-  PipelineCost made{.bubble = prediction.bubble, .stages = program.stages()};
-  std::vector<StepCost> costs(held.size());
-  std::vector<StepSeconds> sums(held.size());
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const auto at = static_cast<size_t>(program.rank_of_stage[s]);
-    add_stage(costs[at], stages[s].cost);
-    sums[at].compute += seconds[s].compute;
-    sums[at].communication += seconds[s].communication;
-    sums[at].disk += seconds[s].disk;
-    sums[at].tokens += seconds[s].tokens, sums[at].tokens_exposed += seconds[s].tokens_exposed;
-    sums[at].hidden_by_parts += seconds[s].hidden_by_parts;
-  }
-  for (size_t position = 0; position < costs.size(); ++position) {
-    costs[position].memory[static_cast<size_t>(Purpose::activations)] = held[position];
-    made.peaks.push_back(costs[position].peak_bytes());
-  }
+  PipelineStepCost all = pipeline_step_cost(program, stages, step_times(options), machine,
+                                            kPipelineAxis, own.crosses_hosts);
+  PipelineCost made{.bubble = all.bubble, .stages = program.stages()};
+  for (const StepCost& cost : all.costs) made.peaks.push_back(cost.peak_bytes());
   made.position = rank >= 0
                       ? own.position
                       : static_cast<int>(std::ranges::max_element(made.peaks) - made.peaks.begin());
   const auto at = static_cast<size_t>(made.position);
-  made.cost = std::move(costs[at]), made.seconds = sums[at];
+  made.cost = std::move(all.costs[at]), made.seconds = all.seconds[at];
   for (int s = 0, layer = 0; s < program.stages(); ++s) {
     for (; layer < ends[static_cast<size_t>(s)]; ++layer) {
       const bool is_own = program.rank_of_stage[static_cast<size_t>(s)] == made.position;
       made.sparse_layers += is_own && config.is_sparse(layer) ? 1 : 0;
     }
   }
-  made.cost.traffic.push_back(messages_of(program, made.position, stages, own.crosses_hosts));
-  const AxisCost& messages = made.cost.traffic.back();
-  made.seconds.communication += static_cast<double>(messages.bytes) / link +
-                                static_cast<double>(messages.collectives) * machine.latency;
-  made.seconds.total = prediction.seconds;
   return made;
 }
 

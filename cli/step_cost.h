@@ -11,21 +11,6 @@
 
 namespace weft::cli {
 
-/// "this": measured now, for a second, with `ranks` ranks as threads of this process; "h100",
-/// "h200", "a100": what products and links reach in practice. `dtype` is "f32" or "bf16".
-/// std::invalid_argument for any other name.
-Machine machine_named(const std::string& name, const std::string& dtype, int ranks);
-
-/// The one above that has such GPUs, by a GPU's name; nothing where none has.
-std::optional<Machine> machine_of_device(std::string_view device_name, const std::string& dtype);
-
-/// Operations that a device of that name does in a second at most, by its maker's data sheet: dense
-/// products computed in 8 bits (--float8), bf16 or f32, TF32 off. Nothing for a device that no
-/// table here has.
-std::optional<double> peak_operations(std::string_view device_name, const ParallelOptions& options);
-/// Counts as training_operations_a_token does, but of attention only what a mask and windows leave:
-/// the operations that a step needs, which MFU counts.
-double needed_operations_a_token(const TransformerConfig& config, int64_t sequence);
 /// Predicts a step of one rank; `world` may be a fake one. Measures models of few layers on `meta`
 /// and extrapolates, because each further repetition of the pattern of layers adds the same.
 /// `config` has the layers of a stage, of which only `part` is computed.

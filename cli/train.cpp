@@ -186,7 +186,8 @@ class Training {
 
   /// Tokens a second of all devices at their peak; nothing where that is not known.
   std::optional<double> peak_rate() const {
-    std::optional<double> peak = peak_operations(device_name(device_), options_.parallel);
+    std::optional<double> peak =
+        peak_operations(device_name(device_), options_.parallel.dtype, options_.parallel.float8);
     if (options_.peak_tflops > 0) peak = 1e12 * options_.peak_tflops;
     if (!peak) return {};
     return *peak * devices_of_ranks(options_.device, mesh_.communicator().size()) /
@@ -197,10 +198,9 @@ class Training {
   std::optional<StepSeconds> prediction() const {
     if (options_.trace.empty() || !is_first() || device_ == cpu || pipeline_) return {};
     const auto machine = machine_of_device(device_name(device_), options_.parallel.dtype);
-    if (!machine) return {};
     const int ranks = mesh_.communicator().size();
     const int a_host = launched_ranks() > 1 ? launched_local_rank().size : ranks;
-    if (a_host == 0) return {};
+    if (!machine || a_host == 0) return {};
     return predicted_step(*machine, config_, options_.parallel, ranks, a_host);
   }
 

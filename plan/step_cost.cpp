@@ -5,9 +5,9 @@
 
 #include "weft/extend/links.h"
 #include "weft/extend/op_log.h"
-#include "weft/memory_budget.h"
 #include "weft/ops/factories.h"
 #include "weft/optimizers.h"
+#include "weft/step_cost.h"
 
 namespace weft {
 
@@ -231,6 +231,14 @@ void shard_units(const StepModel& model, const DeviceMesh& mesh, const FullyShar
 }
 
 int64_t StepCost::peak_bytes() const { return ranges::accumulate(memory, int64_t{0}); }
+
+int64_t StepCost::received(bool across_hosts) const {
+  int64_t bytes = 0;
+  for (const AxisCost& axis : traffic) {
+    if (axis.crosses_hosts == across_hosts) bytes += axis.bytes;
+  }
+  return bytes;
+}
 
 double StepCost::operations() const {
   return ranges::accumulate(work, 0.0, std::plus(), &OpWork::operations);

@@ -29,11 +29,11 @@ TEST(Devices, KnowsPeaksByTheNamesThatDriversTell) {
                           {"NVIDIA H200 NVL", 835.5e12, 60e12},
                           {"NVIDIA GH200 480GB", 989.4e12, 66.9e12},
                           {"NVIDIA A100-SXM4-80GB", 312e12, 19.5e12}}) {
-    EXPECT_NEAR(peak_operations(one.name, {.dtype = "bf16"}).value(), one.bf16, 1) << one.name;
-    EXPECT_NEAR(peak_operations(one.name, {.dtype = "f32"}).value(), one.f32, 1) << one.name;
+    EXPECT_NEAR(peak_operations(one.name, "bf16").value(), one.bf16, 1) << one.name;
+    EXPECT_NEAR(peak_operations(one.name, "f32").value(), one.f32, 1) << one.name;
   }
   for (const char* name : {"cpu", "emulated GPU", "NVIDIA B200", "NVIDIA T4", ""}) {
-    EXPECT_FALSE(peak_operations(name, {.dtype = "bf16"})) << name;
+    EXPECT_FALSE(peak_operations(name, "bf16")) << name;
   }
 }
 
