@@ -140,10 +140,9 @@ static int64_t whole_gradients(const Module& stage) {
 }
 
 void reduce_once(Module& stage, int64_t micro_steps, StepCost& cost) {
-  for (const ScheduledAction& action : schedule_of(stage, {.sync = false, .updated = false})) {
-    const bool reduces = action.kind == ScheduledAction::Kind::scatter ||
-                         action.kind == ScheduledAction::Kind::all_reduce;
-    if (!reduces) continue;
+  const Program program = schedule_of(stage, {.sync = false, .updated = false});
+  for (const ProgramStep& action : program.steps) {
+    if (action.act != ProgramAct::reduce) continue;
     for (AxisCost& axis : cost.traffic) {
       if (axis.axes != action.axes || axis.of != std::string_view("parameters and gradients")) {
         continue;

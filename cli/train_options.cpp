@@ -19,6 +19,7 @@
 #include "weft/extend/run_folder.h"
 #include "weft/extend/store.h"
 #include "weft/optimizer_named.h"
+#include "weft/program.h"
 #include "weft/ranks.h"
 #include "weft/transformer.h"
 
@@ -98,6 +99,9 @@ static void add_loop_flags(CLI::App& train, TrainOptions& o) {
             "Steps between validations (default, and 0: a tenth of --steps)", 0);
   add_whole(train, "--validation-batches", o.validation_batches,
             "Batches of a validation; 0: all rows", 0);
+  train.add_flag_function(
+      "--strict-plan", [](int64_t) { set_strict_plan(true); },
+      "Check the steps of redistributions and of FSDP before each run, not only the first");
   train.add_flag("--keep-best", o.keep_best,
                  "Save to the folder best of --save whenever a validation finds a lower loss");
   add_whole(train, "--patience", o.patience,

@@ -308,7 +308,8 @@ void FsdpContext::finalize() {
     order(stream(StreamRole::scatter), computing());
   }
   wait_for_host_copies();
-  running_->complete = true;
+  const bool is_new = !std::exchange(running_->complete, true);
+  if ((is_new || is_strict_plan()) && !running_->diverged) check_schedule();
   end_step();
   if (!training_) return;
   for (const auto& group : groups_) group->run_post_accumulate_hooks();
@@ -321,6 +322,14 @@ void FsdpContext::wait_for_host_copies() {
   if (!offloads) return;
   Event::record(stream(StreamRole::gather)).synchronize();
   Event::record(stream(StreamRole::scatter)).synchronize();
+}
+
+/// The schedule is that of the steps that follow. Those on `meta` count memory.
+void FsdpContext::check_schedule() const {
+  if (pool_->device().kind == DeviceKind::meta) return;
+  const Program program =
+      compiled(*running_, groups_, {{.training = training_, .sync = syncs_}}).program;
+  check("fully_shard", {&program, 1});
 }
 
 Schedule FsdpContext::schedule(const std::vector<StepKind>& steps) const {

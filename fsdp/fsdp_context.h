@@ -73,6 +73,7 @@ class FsdpContext final : public ModuleAttachment,
   const FullyShardBytes& traffic() const { return traffic_last_; }
 
  private:
+  void check_schedule() const;
   FsdpContext() : scheduler_(groups_, *this) {}
   void unshard(ParamGroup& group, size_t level) override;
   void wait_for_unshard(ParamGroup& group) override;

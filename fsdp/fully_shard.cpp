@@ -204,7 +204,11 @@ static FullyShardBytes bytes_of(FsdpContext& context, int micro_steps) {
   for (int i = 0; i < micro_steps; ++i) {
     steps.push_back({.sync = i + 1 == micro_steps, .updated = i == 0});
   }
-  FullyShardBytes bytes = context.schedule(steps).bytes;
+  const fsdp::Schedule schedule = context.schedule(steps);
+  FullyShardBytes bytes{.buffers = schedule.program.slot_bytes(), .copied = schedule.copied};
+  for (const auto& [axes, received] : schedule.program.received_by_axes()) {
+    fsdp::add_received(bytes, axes, received);
+  }
   for (const auto& group : context.groups()) {
     bytes.parameters += group->slice_bytes();
     bytes.gradients += group->gradients().bytes();
@@ -240,12 +244,13 @@ FullyShardBytes measured_bytes(Module& model) {
   return bytes;
 }
 
-std::vector<ScheduledAction> schedule_of(Module& model, const StepKind& kind) {
-  return built_context("schedule_of", model).schedule({kind}).actions;
+Program schedule_of(Module& model, const StepKind& kind) {
+  return built_context("schedule_of", model).schedule({kind}).program;
 }
 
 std::string explain_schedule(Module& model, const StepKind& kind) {
-  const std::string text = built_context("explain_schedule", model).schedule({kind}).text();
+  const std::string text =
+      text_of(built_context("explain_schedule", model).schedule({kind}).program);
   if (!kind.training) return text;
   return text + "a call of grad: unshards a module's parameters when its backward or a recorded " +
          "gradient reads them, reshards them as after forward, reduces no gradient buffers\n" +

@@ -40,9 +40,10 @@ class Gradients {
   uint64_t subject(int bucket) const;
   /// Number of reductions that read the buffer: the first, or its stages.
   size_t buffer_reductions() const { return messages_.empty() ? 1 : messages_.size(); }
-  /// The final memory is on the host or on disk, and the buffer is needed until the last reduction
-  /// has ended.
+  /// The final memory is on the host or on disk; the last reduction needs the buffer too.
   bool rest_offloaded() const { return on_host_; }
+  /// Bytes of a bucket's sums that this rank writes to disk.
+  int64_t disk_bytes(int bucket) const;
   /// Bytes of the memory that holds gradients between micro-steps, as laid out and as allocated.
   int64_t bytes() const;
   int64_t measured_bytes() const;

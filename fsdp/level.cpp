@@ -20,8 +20,9 @@ void Level::add(const FsdpParam& param, const Array& array, int64_t block) {
   const Region& region = regions_.emplace_back(
       region_of(array.shape, param.dim, array.dtype, wire, ranks_, bytes_, array.lengths, packs));
   // Slices of the wire's dtype are read to their place among the parameters, others behind them.
+  const auto own = static_cast<size_t>(region.count_of(ranks_.rank));
+  slice_bytes_ += static_cast<int64_t>(own * size_of(slice));
   if (array.extension || slice != region.wire) {
-    const auto own = static_cast<size_t>(region.count_of(ranks_.rank));
     read_bytes_ += padded(own * size_of(slice));
   }
   extended_.push_back(array.extension

@@ -67,6 +67,8 @@ class Level {
   const Region& region(size_t parameter) const { return regions_[parameter]; }
   Source source(size_t parameter) const;
   size_t bytes() const { return bytes_; }
+  /// Bytes of this rank's slices that an unshard reads from disk.
+  int64_t disk_bytes() const { return on_disk_ ? slice_bytes_ : 0; }
   /// Bytes that the gathers of an unshard receive, in order, and bytes that it copies.
   std::vector<AxisTraffic> traffic() const;
   int64_t copied() const;
@@ -103,6 +105,7 @@ class Level {
   /// Bytes from the start of the memory to that in which slices wait to be cast or sent, if they
   /// are on disk and the CPU computes; and bytes of that memory.
   size_t staging_ = 0, read_bytes_ = 0;
+  int64_t slice_bytes_ = 0;
   bool on_disk_ = false;
   CustomCollective collective_;
   size_t bytes_ = 0;

@@ -70,6 +70,14 @@ void Gradients::make_file() {
   final_ = disk_->storage();
 }
 
+int64_t Gradients::disk_bytes(int bucket) const {
+  int64_t bytes = 0;
+  for (const Grad& grad : grads_) {
+    if (tier_.is_disk() && grad.bucket == bucket) bytes += bytes_of_sum(grad);
+  }
+  return bytes;
+}
+
 /// On one rank backward adds to earlier sums itself, as it does in memory: with the same bits.
 void Gradients::read_sums_to_buffer() {
   const NoGrad no_grad;

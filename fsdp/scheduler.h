@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "weft/fsdp.h"
+#include "weft/program.h"
 
 namespace weft::fsdp {
 
@@ -153,14 +154,10 @@ std::vector<ParamGroup*> prefetch_list(const StepEvent& event);
 /// The sizes of all buffers that the groups ask a pool for.
 std::vector<size_t> buffer_sizes(const ParamGroups& groups);
 
-/// The actions of some steps, in order, and their totals.
+/// The actions of some steps, in order, and the bytes that they copy.
 struct Schedule {
-  std::vector<ScheduledAction> actions;
-  /// The bytes of buffers, and of what is received and copied.
-  FullyShardBytes bytes;
-
-  /// One line per action.
-  std::string text() const;
+  Program program;
+  int64_t copied = 0;
 };
 
 /// Adds bytes received over `axes`.

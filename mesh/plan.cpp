@@ -195,20 +195,6 @@ std::string_view name_of(Kind kind) {
   return names[static_cast<size_t>(kind)];
 }
 
-std::string bytes_in_words(int64_t bytes) {
-  if (bytes < 1024) return concat(bytes, " B");
-  double amount = static_cast<double>(bytes);
-  size_t unit = 0;
-  constexpr std::array<const char*, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
-  for (; amount >= 1024 && unit + 1 < units.size(); ++unit) amount /= 1024;
-  return formatted("%.1f %s", amount, units[unit]);
-}
-
-static std::string seconds_in_words(double seconds) {
-  if (seconds < 1e-3) return formatted("%.1f µs", seconds * 1e6);
-  return seconds < 1 ? formatted("%.2f ms", seconds * 1e3) : formatted("%.2f s", seconds);
-}
-
 /// "P(sum) -> S(0)" on a mesh of one axis, otherwise the placements of all axes.
 static std::string change_in_words(const PlanStep& step) {
   const auto words = [](const Sharding& sharding) {
@@ -218,23 +204,54 @@ static std::string change_in_words(const PlanStep& step) {
   return words(step.from->sharding) + " -> " + words(step.to->sharding) + wide;
 }
 
-static std::string line_of(const Plan& plan, const PlanStep& step) {
-  std::string line(name_of(step.kind));
-  if (!step.axes.empty()) line += concat(" over ", step.to->grid->names(step.axes));
-  line += concat(": ", change_in_words(step));
-  if (step.to->shape != plan.to->shape) line += concat(" of ", step.to->shape);
-  if (step.kind != Kind::local) line += concat(", ", bytes_in_words(step.cost.bytes));
-  if (step.cost.seconds > 0) line += concat(", ", seconds_in_words(step.cost.seconds));
-  return line + "\n";
+static ProgramAct act_of(Kind kind) {
+  switch (kind) {
+    case Kind::local: return ProgramAct::move;
+    case Kind::all_gather: return ProgramAct::gather;
+    case Kind::reduce_scatter:
+    case Kind::all_reduce: return ProgramAct::reduce;
+    default: return ProgramAct::exchange;
+  }
 }
 
-std::string to_string(const Plan& plan) {
-  std::string text = concat(*plan.from, " -> ", *plan.to, "\n");
-  if (plan.steps.empty()) return text + "nothing to do\n";
-  for (const PlanStep& step : plan.steps) text += line_of(plan, step);
-  return text + concat("received ", bytes_in_words(plan.cost.bytes), ", predicted ",
-                       seconds_in_words(plan.cost.seconds), ", peak memory ",
-                       bytes_in_words(plan.cost.peak_bytes), "\n");
+Program program_of(const Plan& plan) {
+  Program made{.title = concat(*plan.from, " -> ", *plan.to)};
+  if (plan.steps.empty()) return made;
+  const MeshGrid& grid = *plan.to->grid;
+  made.rank = grid.rank();
+  for (const MeshAxis& axis : grid.axes()) made.mesh.emplace_back(axis.name, axis.size);
+  const auto change = [&](ProgramAct act, int slot) {
+    made.steps.push_back({.act = act, .slot = slot});
+  };
+  const auto new_slot = [&](const char* name, int64_t bytes) {
+    change(ProgramAct::acquire, made.add_slot({.name = name, .bytes = bytes}));
+    return made.steps.back().slot;
+  };
+  int from = made.add_slot({.name = "the source", .held_before = true, .kept_after = true});
+  const int result = new_slot("the result", plan.to->local_bytes());
+  made.slots.back().kept_after = true;
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const PlanStep& step = plan.steps[i];
+    const bool in_result = i + 1 == plan.steps.size() || is_made_in_result(plan, i);
+    const int to = in_result ? result : new_slot("a block between", step.to->local_bytes());
+    const int packed = new_slot("packed boxes", step.cost.peak_bytes - step.to->local_bytes());
+    const std::string shape =
+        step.to->shape == plan.to->shape ? "" : concat(" of ", step.to->shape);
+    made.steps.push_back({.act = act_of(step.kind),
+                          .verb = std::string(name_of(step.kind)),
+                          .change = change_in_words(step) + shape,
+                          .axes = step.axes.empty() ? "" : grid.names(step.axes),
+                          .bytes = step.cost.bytes,
+                          .seconds = step.cost.seconds,
+                          .slot = to,
+                          .uses = {from, packed}});
+    change(ProgramAct::release, packed);
+    if (from != 0 && from != result) change(ProgramAct::release, from);
+    from = to;
+  }
+  return made;
 }
+
+std::string to_string(const Plan& plan) { return text_of(program_of(plan)); }
 
 }  // namespace weft

@@ -57,6 +57,9 @@ class PlanRun {
  public:
   PlanRun(const Plan& plan, const MemoryBlock& out)
       : plan_(plan), out_(divided(out, plan.steps.back().to->box.shape)) {
+    if (plan.program && !is_strict_plan()) return;
+    const Program steps = program_of(plan);
+    check("redistribute", {&steps, 1});
     if (!plan.program) plan.program = std::make_shared<PlanProgram>(plan);
   }
 
@@ -67,9 +70,12 @@ class PlanRun {
       const MemoryBlock from = divided(i == 0 ? in : made, plan_.steps[i].from->box.shape);
       if (end == plan_.steps.size()) return steps(i, end, from, out_);
       const Layout& to = *plan_.steps[end - 1].to;
-      const MemoryBlock next = scratch(to.box.shape, to.dtype);
-      steps(i, end, from, next);
-      made = next;
+      std::vector<DenseMemory> kept;
+      kept.emplace_back(to.box.shape, to.dtype, out_.device);
+      steps(i, end, from, kept[0].block);
+      made = kept[0].block;
+      // Frees the block before, and what the step took.
+      scratch_ = std::move(kept);
       i = end;
     }
   }
@@ -145,7 +151,7 @@ class PlanRun {
 
   const Plan& plan_;
   const MemoryBlock out_;
-  /// Freed when the plan has run.
+  /// The block between the last step and the next, and what the present step takes.
   std::vector<DenseMemory> scratch_;
 };
 

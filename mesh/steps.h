@@ -6,6 +6,7 @@
 #include "mesh/grid.h"
 #include "mesh/plan.h"
 #include "src/comm/transport.h"
+#include "weft/program.h"
 
 namespace weft {
 
@@ -121,8 +122,8 @@ class PlanProgram {
   uint64_t content;
 };
 
-/// "32.0 MiB".
-std::string bytes_in_words(int64_t bytes);
+/// The steps of a plan with the memory that they take; what `explain` prints.
+Program program_of(const Plan& plan);
 
 /// True when step `i` makes a part of the plan's result, directly in its place: the step and the
 /// following last one are phases of one exchange, and the last one reduces nothing.

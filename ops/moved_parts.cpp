@@ -8,6 +8,7 @@
 #include "mesh/mesh_body.h"
 #include "ops/dims.h"
 #include "ops/engine/backward_run.h"
+#include "ops/engine/call_watch.h"
 #include "ops/engine/engine.h"
 #include "weft/extend/split_products.h"
 
@@ -126,6 +127,9 @@ MovedParts::MovedParts(const CutRows& rows, Kind kind, Tensor own, Tensor whole)
 void MovedParts::start(int part, const MemoryBlock& whole) {
   const auto index = static_cast<size_t>(part);
   has_started_[index] = true;
+  if (CallWatch* watch = Engine::current().watch) {
+    watch->part_started({&counts_[index], part, scatters(), *rows_.cut, axis(), bytes_of(part)});
+  }
   if (whole.device.kind == DeviceKind::meta) return;
   const bool scatters = kind_ == Kind::reduce_scatter;
   const std::vector<Piece> pieces =
@@ -144,7 +148,9 @@ void MovedParts::start_others() {
 }
 
 void MovedParts::wait(int part) {
-  Work& work = works_[static_cast<size_t>(part)];
+  const auto index = static_cast<size_t>(part);
+  if (CallWatch* watch = Engine::current().watch) watch->part_awaited(&counts_[index], part);
+  Work& work = works_[index];
   work.wait();
   work = Work();
 }
@@ -159,28 +165,39 @@ void MovedParts::finish(const Tensor& whole) {
   wait();
 }
 
+Ref<Plan> MovedParts::plan() const {
+  if (!scatters()) return plan_between(rows_.cut, rows_.whole);
+  return plan_between(with_placement(*rows_.cut, rows_.axis, Partial()), rows_.cut);
+}
+
+std::string MovedParts::axis() const { return rows_.cut->grid->names({rows_.axis}); }
+
+int64_t MovedParts::bytes_of(int part) const {
+  const int64_t bytes = plan()->cost.bytes, count = rows_.rows.count();
+  return bytes * (part + 1) / count - bytes * part / count;
+}
+
 void MovedParts::log(const Shape& weight) const {
+  if (CallWatch* watch = Engine::current().watch) {
+    for (size_t i = 0; i < counts_.size(); ++i) watch->part_ended(&counts_[i], static_cast<int>(i));
+  }
   OpLog* log = Engine::current().log;
   if (!log) return;
-  const bool scatters = kind_ == Kind::reduce_scatter;
   const Ref<Layout>& partial = layout_of(whole_);
-  const Ref<Plan> plan =
-      scatters ? plan_between(partial, rows_.cut) : plan_between(rows_.cut, partial);
+  const Ref<Plan> plan = this->plan();
   const int count = rows_.rows.count();
-  const std::string axes = rows_.cut->grid->names({rows_.axis});
   const int64_t width = whole_.shape()[whole_.ndim() - 1];
-  Movement movement{.what = scatters ? "linear, reduce-scatter" : "linear, gather",
+  Movement movement{.what = scatters() ? "linear, reduce-scatter" : "linear, gather",
                     .scope = Context::current().scope,
                     .backward = is_in_backward()};
-  SplitMovement split{.axes = axes, .parts = count, .bytes = plan->cost.bytes};
+  SplitMovement split{.axes = axis(), .parts = count, .bytes = plan->cost.bytes};
   for (int part = 0; part < count; ++part) {
-    movement.steps.push_back(
-        {.kind = scatters ? "reduce_scatter" : "all_gather",
-         .axes = axes,
-         .from = placements_in_words((scatters ? partial : rows_.cut)->sharding),
-         .to = placements_in_words((scatters ? rows_.cut : partial)->sharding),
-         .bytes = split.bytes * (part + 1) / count - split.bytes * part / count,
-         .seconds = plan->cost.seconds / count});
+    movement.steps.push_back({.kind = scatters() ? "reduce_scatter" : "all_gather",
+                              .axes = split.axes,
+                              .from = placements_in_words(plan->from->sharding),
+                              .to = placements_in_words(plan->to->sharding),
+                              .bytes = bytes_of(part),
+                              .seconds = plan->cost.seconds / count});
   }
   log->movements.push_back(std::move(movement));
   const int64_t rows = partial->box.shape.product() / std::max<int64_t>(1, width);

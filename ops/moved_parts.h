@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "mesh/plan.h"
@@ -88,10 +89,17 @@ class MovedParts {
   const RowParts& rows() const { return rows_.rows; }
   const Tensor& own() const { return own_; }
   const Tensor& whole() const { return whole_; }
-  /// Logs the movement, and the product with a weight of this local shape that it overlaps with.
+  /// All parts have moved. Logs the movement, and the product with a weight of this local shape
+  /// that it overlaps with.
   void log(const Shape& weight) const;
 
  private:
+  bool scatters() const { return kind_ == Kind::reduce_scatter; }
+  /// The plan that moves the parts at once, and bytes of a part that this rank receives.
+  Ref<Plan> plan() const;
+  int64_t bytes_of(int part) const;
+  std::string axis() const;
+
   CutRows rows_;
   Kind kind_;
   Tensor own_, whole_;
@@ -115,8 +123,13 @@ class ProductParts : NotCopied {
   /// Computes out = product(a) part by part.
   void compute(const MemoryBlock& a, const MemoryBlock& out,
                const std::function<void(const MemoryBlock&, const MemoryBlock&)>& product);
+  /// On device `meta`, where no product is computed: does the same without it. To be called before
+  /// the op.
+  void skip(Device device);
 
  private:
+  void end_part(int part, const MemoryBlock& out);
+
   const RowParts& rows_;
   const Before before_;
   const After after_;

@@ -11,6 +11,7 @@
 #include "weft/extend/pattern.h"
 #include "weft/mesh.h"
 #include "weft/ops/factories.h"
+#include "weft/program.h"
 
 namespace weft {
 
@@ -33,14 +34,6 @@ struct Drawing {
   double width = 0, height = 0;
   std::string elements;
 };
-
-std::string xml_text(std::string_view text) {
-  std::string made;
-  for (const char c : text) {
-    made += c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '&' ? "&amp;" : std::string(1, c);
-  }
-  return made;
-}
 
 /// "[0:3, 2:4]".
 std::string slice_words(const Box& box) {
@@ -246,6 +239,12 @@ Picture visualize(const Tensor& tensor, const Placements& placements) {
       concat(visualize(tensor).text, '\n', plan, '\n', text_of_parts(title, rank_parts_of(after))),
       svg_file({std::max(first.width, second.width), down + second.height,
                 first.elements + moved + second.elements + "</g>\n"})};
+}
+
+Picture visualize(const Program& program) { return {text_of(program), svg_of({&program, 1})}; }
+
+Picture visualize(const std::vector<Program>& ranks) {
+  return {ranks.empty() ? "" : text_of(ranks[0]), svg_of(ranks)};
 }
 
 std::ostream& operator<<(std::ostream& out, const Picture& picture) { return out << picture.text; }

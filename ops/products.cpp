@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "ops/engine/call_watch.h"
+#include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
 #include "ops/moved_parts.h"
 #include "ops/promotion.h"
@@ -143,8 +145,21 @@ void ProductParts::compute(
   for (int part = 0; part < rows_.count(); ++part) {
     if (before_) before_(part);
     rows_.for_blocks(part, a, out, product);
-    if (after_) after_(part, out);
+    end_part(part, out);
   }
+}
+
+void ProductParts::skip(Device device) {
+  if (device.kind != DeviceKind::meta) return;
+  for (int part = 0; part < rows_.count(); ++part) {
+    if (before_) before_(part);
+    end_part(part, MemoryBlock{nullptr, f32, device, {}, {}});
+  }
+}
+
+void ProductParts::end_part(int part, const MemoryBlock& out) {
+  if (CallWatch* watch = Engine::current().watch) watch->part_computed(part);
+  if (after_) after_(part, out);
 }
 
 /// Makes a matrix whose rows are dims `first`, in that order, and whose columns are dims `last`.

@@ -83,6 +83,7 @@ static MovedParts scattered_gradient(const CutRows& rows, std::vector<LayerGradi
       // A result that needs a copy to its place is not there yet.
       if (out.data == moved.whole().block().data) moved.start(part, out);
     });
+    parts.skip(device);
     matmul_product().into(moved.whole(), layers.size() > 1, std::array{last.gradient, last.weight});
   }
   moved.start_others();
@@ -160,6 +161,7 @@ Tensor GatheredInput::State::first_product(const Tensor& weight, const Tensor& b
   Tensor y;
   {
     ProductParts parts(rows->rows, [&](int part) { gather->wait(part); }, {});
+    parts.skip(x.device());
     y = layer_product(whole, weight, bias);
   }
   gather->wait();
@@ -231,6 +233,7 @@ static bool makes_sum(const Tensor& x, const Tensor& weight, const Tensor& bias,
 static Tensor input_gradient(MovedParts& gather, const Ref<Layout>& x, const Tensor& weight) {
   Tensor gradient = new_tensor(x, weight.device());
   ProductParts parts(gather.rows(), [&](int part) { gather.wait(part); }, {});
+  parts.skip(weight.device());
   matmul_product().into(gradient, false, std::array{gather.whole(), weight});
   return gradient;
 }
@@ -256,6 +259,7 @@ static Tensor split_linear(const Tensor& x, const Tensor& weight, const Tensor& 
   const Tensor sum = [&] {
     ProductParts parts(rows.rows, {},
                        [&](int part, const MemoryBlock& out) { moved.start(part, out); });
+    parts.skip(x.device());
     return layer_product(x.detach(), weight, bias);
   }();
   if (layout_of(sum) != as_sum(rows)) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,38 +22,151 @@ std::string_view name_of(PipelineFault fault) {
   return kNames[static_cast<size_t>(fault)];
 }
 
-/// The most bytes that a rank holds.
-static int64_t held_by(const PipelineProgram& program, const PipelineMemory& memory, int rank) {
-  const auto rank_of = [&](int stage) { return program.rank_of_stage[static_cast<size_t>(stage)]; };
-  const auto of = [](const std::vector<int64_t>& bytes, int stage) {
-    return bytes.empty() ? 0 : bytes[static_cast<size_t>(stage)];
-  };
-  // The bytes that come from or go to another rank over the border behind `stage`.
-  const auto message = [&](int stage) {
-    const bool travels =
-        stage >= 0 && stage + 1 < program.stages() && rank_of(stage) != rank_of(stage + 1);
-    return travels ? of(memory.output_bytes, stage) : 0;
-  };
-  int64_t bytes = 0, most = 0;
-  for (const auto& [act, stage, microbatch] : program.steps[static_cast<size_t>(rank)]) {
-    const int64_t own = of(memory.activation_bytes, stage);
-    const int64_t input = message(stage - 1), output = message(stage);
-    int64_t added = 0, freed = 0;
-    switch (act) {
-      case Act::receive_activation: added = input; break;
-      // The activations contain the input.
-      case Act::forward: added = own - input; break;
-      case Act::receive_gradient: added = output; break;
-      case Act::backward: added = input, freed = output + own; break;
-      case Act::backward_input: added = input, freed = output; break;
-      case Act::backward_weight: freed = own; break;
-      case Act::send_gradient: freed = input; break;
-      default: break;
-    }
-    most = std::max(most, bytes += added);
-    bytes -= freed;
+namespace {
+
+/// Translates the steps of one rank. Slots are what a microbatch leaves in a stage.
+class PipelineTranslation {
+ public:
+  PipelineTranslation(const PipelineProgram& program, const PipelineMemory& memory, int rank)
+      : program_(program), memory_(memory) {
+    made_.title = program.name;
+    made_.rank = rank;
+    made_.mesh = {{"pp", program.ranks()}};
   }
-  return most;
+
+  Program program() && {
+    for (const PipelineStep& step : program_.steps[static_cast<size_t>(made_.rank)]) add(step);
+    return std::move(made_);
+  }
+
+ private:
+  /// The input and the gradient that another rank sends, what forward leaves, the gradient of the
+  /// input, and what the backward of the weights reads.
+  enum class Part : uint8_t { input, activation, gradient, input_gradient, products };
+  using Key = std::tuple<Part, int, int>;
+
+  bool is_stage(int stage) const { return stage >= 0 && stage < program_.stages(); }
+  int rank_of(int stage) const { return program_.rank_of_stage[static_cast<size_t>(stage)]; }
+  bool is_local(int stage) const { return is_stage(stage) && rank_of(stage) == made_.rank; }
+  static int64_t bytes_of(const std::vector<int64_t>& bytes, int stage) {
+    return bytes.empty() ? 0 : bytes[static_cast<size_t>(stage)];
+  }
+  /// The bytes that come from or go to another rank over the border behind `stage`.
+  int64_t message(int stage) const {
+    const bool travels =
+        is_stage(stage) && is_stage(stage + 1) && rank_of(stage) != rank_of(stage + 1);
+    return travels ? bytes_of(memory_.output_bytes, stage) : 0;
+  }
+
+  int slot(Part part, int stage, int microbatch) {
+    const auto [found, is_new] = slots_.try_emplace(Key{part, stage, microbatch}, 0);
+    if (!is_new) return found->second;
+    constexpr const char* kNames[] = {"input", "activation", "gradient", "gradient of the input",
+                                      "products"};
+    constexpr Act kMakers[] = {Act::receive_activation, Act::forward, Act::receive_gradient,
+                               Act::backward, Act::backward_input};
+    const auto i = static_cast<size_t>(part);
+    // The activations contain the input.
+    const int64_t bytes[] = {message(stage - 1),
+                             bytes_of(memory_.activation_bytes, stage) - message(stage - 1),
+                             message(stage), message(stage - 1), 0};
+    return found->second = made_.add_slot(
+               {.name = concat(kNames[i], " of microbatch ", microbatch, " in stage ", stage),
+                .bytes = bytes[i],
+                .maker = concat("the ", PipelineStep{kMakers[i], stage, microbatch})});
+  }
+
+  void acquire(int slot) { made_.steps.push_back({.act = ProgramAct::acquire, .slot = slot}); }
+  void release(int slot) { made_.steps.push_back({.act = ProgramAct::release, .slot = slot}); }
+
+  /// Both ends of a message have the same `tag`.
+  void run(ProgramAct act, const PipelineStep& step, std::vector<int> uses,
+           const std::string& tag = {}) {
+    const bool is_sent = sends(step.act) || receives(step.act);
+    made_.steps.push_back({.act = act,
+                           .verb = concat(step),
+                           .change = tag,
+                           .uses = std::move(uses),
+                           .peer = is_sent ? rank_of(other_stage(step)) : -1});
+  }
+
+  void add(const PipelineStep& step) {
+    const auto [act, stage, m] = step;
+    const auto own = [&, s = stage, n = m](Part part) { return slot(part, s, n); };
+    switch (act) {
+      case Act::forward: return add_forward(step);
+      case Act::receive_activation:
+        acquire(own(Part::input));
+        return run(ProgramAct::receive, step, {own(Part::input)},
+                   concat("activation ", m, " of stage ", stage - 1));
+      case Act::receive_gradient:
+        acquire(own(Part::gradient));
+        return run(ProgramAct::receive, step, {own(Part::gradient)},
+                   concat("gradient ", m, " of stage ", stage + 1));
+      case Act::send_activation:
+        return run(ProgramAct::send, step, {own(Part::activation)},
+                   concat("activation ", m, " of stage ", stage));
+      case Act::send_gradient:
+        run(ProgramAct::send, step, {own(Part::input_gradient)},
+            concat("gradient ", m, " of stage ", stage));
+        return release(own(Part::input_gradient));
+      case Act::reduce: return run(ProgramAct::reduce, step, {});
+      case Act::backward_weight:
+        run(ProgramAct::compute, step, {own(Part::products)});
+        release(own(Part::products));
+        return release_activation(stage, m);
+      default: add_backward(step);
+    }
+  }
+
+  void add_forward(const PipelineStep& step) {
+    const auto [act, stage, m] = step;
+    acquire(slot(Part::activation, stage, m));
+    std::vector<int> read;
+    if (stage > 0) {
+      const bool is_here = is_local(stage - 1);
+      read = {is_here ? slot(Part::activation, stage - 1, m) : slot(Part::input, stage, m)};
+    }
+    run(ProgramAct::compute, step, read);
+  }
+
+  void release_activation(int stage, int m) {
+    release(slot(Part::activation, stage, m));
+    if (stage > 0 && !is_local(stage - 1)) release(slot(Part::input, stage, m));
+  }
+
+  /// Whole, or of the inputs.
+  void add_backward(const PipelineStep& step) {
+    const auto [act, stage, m] = step;
+    const bool is_whole = act == Act::backward;
+    acquire(slot(Part::input_gradient, stage, m));
+    if (!is_whole) acquire(slot(Part::products, stage, m));
+    std::vector<int> read = {slot(Part::activation, stage, m)};
+    const bool is_last = stage + 1 == program_.stages();
+    if (!is_last) {
+      read.push_back(is_local(stage + 1) ? slot(Part::input_gradient, stage + 1, m)
+                                         : slot(Part::gradient, stage, m));
+    }
+    run(ProgramAct::compute, step, read);
+    if (!is_last) release(read[1]);
+    if (is_whole) release_activation(stage, m);
+    if (stage == 0) release(slot(Part::input_gradient, stage, m));
+  }
+
+  const PipelineProgram& program_;
+  const PipelineMemory& memory_;
+  Program made_;
+  std::map<Key, int> slots_;
+};
+
+}  // namespace
+
+std::vector<Program> programs_of(const PipelineProgram& program, const PipelineMemory& memory) {
+  std::vector<Program> all;
+  for (int rank = 0; rank < program.ranks(); ++rank) {
+    all.push_back(PipelineTranslation(program, memory, rank).program());
+  }
+  return all;
 }
 
 namespace {
@@ -69,9 +184,9 @@ class PipelineCheck {
     // The checks below look stages and microbatches up.
     if (!defects_.empty()) return std::move(defects_);
     count();
-    for (int r = 0; r < program_.ranks(); ++r) walk(r);
-    // Ranks that lack a step wait too; the missing step is the cause.
-    if (defects_.empty()) meet();
+    for (int r = 0; r < program_.ranks(); ++r) check_reductions(r);
+    // The missing or repeated step is the cause of all others.
+    if (defects_.empty()) check_order();
     return std::move(defects_);
   }
 
@@ -176,121 +291,34 @@ class PipelineCheck {
         " times on rank ", rank, ", expected once");
   }
 
-  /// The parts of one microbatch in one stage that a rank holds.
-  struct Held {
-    bool input = false, output = false, gradient = false, input_gradient = false, released = false;
-  };
-
-  /// Runs the steps of a rank on paper: each must find what it reads.
-  void walk(int rank) {
-    ByStage<Held> held(program_.stages(), program_.microbatches, {});
+  void check_reductions(int rank) {
     std::vector<int> backwards(program_.rank_of_stage.size(), 0);
     for (const PipelineStep& step : steps(rank)) {
-      if (step.act == Act::reduce) {
-        const int done = backwards[static_cast<size_t>(step.stage)];
-        if (done < program_.microbatches) {
-          add(Fault::out_of_order, rank, step, " comes after ", done, " of ", program_.microbatches,
-              " backwards on rank ", rank, ", expected it after all");
-        }
-        continue;
-      }
-      const std::string lacks = take(held, rank, step);
-      if (!lacks.empty()) {
-        add(Fault::out_of_order, rank, step, " comes before ", lacks, " on rank ", rank,
-            ", expected it after");
-      }
-      if (releases(step.act)) ++backwards[static_cast<size_t>(step.stage)];
-    }
-    for (int s = 0; s < program_.stages(); ++s) {
-      for (int m = 0; m < program_.microbatches; ++m) {
-        const Held& one = held.at(s, m);
-        if (!one.output || one.released) continue;
-        add(Fault::unreleased, rank, "activation of microbatch ", m, " in stage ", s,
-            " is never released on rank ", rank, ", expected a backward that reads it last");
-      }
-    }
-    const int64_t most = memory_.budget == 0 ? 0 : held_by(program_, memory_, rank);
-    if (most <= memory_.budget) return;
-    add(Fault::memory, rank, "activations of rank ", rank, " take ", most,
-        " bytes, expected at most ", memory_.budget);
-  }
-
-  /// Notes what a step makes; returns what it lacks.
-  std::string take(ByStage<Held>& held, int rank, const PipelineStep& step) {
-    Held& own = held.at(step);
-    const auto local = [&](int stage) { return is_stage(stage) && rank_of(stage) == rank; };
-    const auto lacks = [&](bool is_there, Act act, int stage) {
-      return is_there ? std::string() : concat("the ", PipelineStep{act, stage, step.microbatch});
-    };
-    const int stage = step.stage;
-    switch (step.act) {
-      case Act::receive_activation: own.input = true; return {};
-      case Act::receive_gradient: own.gradient = true; return {};
-      case Act::forward:
-        own.output = true;
-        if (stage == 0) return {};
-        if (local(stage - 1)) {
-          return lacks(held.at(stage - 1, step.microbatch).output, Act::forward, stage - 1);
-        }
-        return lacks(own.input, Act::receive_activation, stage);
-      case Act::send_activation: return lacks(own.output, Act::forward, stage);
-      case Act::send_gradient: return lacks(own.input_gradient, Act::backward, stage);
-      case Act::backward_weight:
-        own.released = true;
-        return lacks(own.input_gradient, Act::backward_input, stage);
-      default: break;
-    }
-    own.input_gradient = true;
-    own.released = own.released || step.act == Act::backward;
-    if (!own.output) return lacks(false, Act::forward, stage);
-    if (stage + 1 == program_.stages()) return {};
-    if (local(stage + 1)) {
-      return lacks(held.at(stage + 1, step.microbatch).input_gradient, Act::backward, stage + 1);
-    }
-    return lacks(own.gradient, Act::receive_gradient, stage);
-  }
-
-  /// Lets the ranks meet: a message runs when its sender and its receiver both are at it.
-  void meet() {
-    std::vector<size_t> at(program_.steps.size(), 0);
-    const auto next = [&](int rank) -> const PipelineStep* {
-      const size_t i = at[static_cast<size_t>(rank)];
-      return i < steps(rank).size() ? &steps(rank)[i] : nullptr;
-    };
-    for (bool goes_on = true; std::exchange(goes_on, false);) {
-      for (int r = 0; r < program_.ranks(); ++r) {
-        for (const PipelineStep* step = next(r); step; step = next(r)) {
-          const bool is_message = sends(step->act) || receives(step->act);
-          if (is_message) {
-            const PipelineStep* peer = next(rank_of(other_stage(*step)));
-            if (!peer || !(*peer == other_end(*step))) break;
-            ++at[static_cast<size_t>(rank_of(other_stage(*step)))];
-          }
-          ++at[static_cast<size_t>(r)];
-          goes_on = true;
-        }
-      }
-    }
-    for (int r = 0; r < program_.ranks(); ++r) {
-      const PipelineStep* step = next(r);
-      if (!step) continue;
-      const int other = rank_of(other_stage(*step));
-      const PipelineStep* peer = next(other);
-      add(Fault::deadlock, r, "rank ", r, " waits at the ", *step, " for rank ", other,
-          ", which waits at the ", peer ? concat(*peer) : "end", ", expected both at one message");
+      int& done = backwards[static_cast<size_t>(step.stage)];
+      if (releases(step.act)) ++done;
+      if (step.act != Act::reduce || done >= program_.microbatches) continue;
+      add(Fault::out_of_order, rank, step, " comes after ", done, " of ", program_.microbatches,
+          " backwards on rank ", rank, ", expected it after all");
     }
   }
 
-  static PipelineStep other_end(const PipelineStep& step) {
-    constexpr auto turned = [](Act act) {
-      switch (act) {
-        case Act::send_activation: return Act::receive_activation;
-        case Act::receive_activation: return Act::send_activation;
-        case Act::send_gradient: return Act::receive_gradient;
-        default: return Act::send_gradient;
+  /// Every step must find what it reads, and ranks must meet.
+  void check_order() {
+    const std::vector<Program> programs = programs_of(program_, memory_);
+    for (const ProgramDefect& defect : weft::defects_of(programs, memory_.budget)) {
+      const int rank = defect.rank;
+      const std::string words = defect.text.substr(0, defect.text.find(", expected"));
+      if (defect.fault == ProgramFault::not_released) {
+        add(Fault::unreleased, rank, words, ", expected a backward that reads it last");
+      } else if (defect.fault == ProgramFault::memory) {
+        add(Fault::memory, rank, "activations of rank ", rank, " take ",
+            programs[static_cast<size_t>(rank)].peak_bytes(), " bytes, expected at most ",
+            memory_.budget);
+      } else {
+        add(defect.fault == ProgramFault::deadlock ? Fault::deadlock : Fault::out_of_order, rank,
+            defect.text);
       }
-    };
-    return {turned(step.act), other_stage(step), step.microbatch};
+    }
   }
 
   const PipelineProgram& program_;
@@ -315,7 +343,7 @@ std::vector<int64_t> held_bytes(const PipelineProgram& program, const PipelineMe
   check(program);
   check_bytes(program, memory);
   std::vector<int64_t> held;
-  for (int rank = 0; rank < program.ranks(); ++rank) held.push_back(held_by(program, memory, rank));
+  for (const Program& one : programs_of(program, memory)) held.push_back(one.peak_bytes());
   return held;
 }
 

@@ -42,7 +42,6 @@ static std::string row_of(const PipelineProgram& program, const std::vector<Pipe
 }
 
 Picture visualize(const PipelineProgram& program, const PipelineTimes& times) {
-  constexpr double kRow = 26, kLeft = 60, kTop = 34;
   const PipelinePrediction predicted = predict(program, times);
   double unit = predicted.seconds;
   size_t width = 3;
@@ -52,30 +51,19 @@ Picture visualize(const PipelineProgram& program, const PipelineTimes& times) {
       width = std::max(width, label_of(program, span.step).size() + 1);
     }
   }
-  const double scale = 9.0 * static_cast<double>(width) / unit;
-  const std::string title = title_of(program, predicted);
-  Picture made{.text = title, .svg = {}};
-  std::string elements =
-      formatted("<text x=\"10\" y=\"20\" font-size=\"13\">") + title + "</text>\n";
+  Picture made{.text = title_of(program, predicted), .svg = {}};
+  std::vector<DrawnRow> rows;
   for (size_t r = 0; r < predicted.spans.size(); ++r) {
-    made.text += concat("\nrank ", r, ": ", row_of(program, predicted.spans[r], unit, width));
-    const double y = kTop + kRow * static_cast<double>(r);
-    elements +=
-        formatted("<text x=\"10\" y=\"%.0f\" font-size=\"11\">rank %zu</text>\n", y + 15, r);
+    DrawnRow& row = rows.emplace_back(DrawnRow{concat("rank ", r), {}});
     for (const PipelineSpan& span : predicted.spans[r]) {
-      const double x = kLeft + span.begin * scale;
-      elements += formatted("<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" ", x, y,
-                            (span.end - span.begin) * scale, kRow - 4) +
-                  concat("fill=\"", kActColours[static_cast<size_t>(span.step.act)],
-                         "\" stroke=\"#888888\" stroke-width=\"0.5\"/>\n") +
-                  formatted("<text x=\"%.1f\" y=\"%.1f\" font-size=\"10\">", x + 3, y + 15) +
-                  label_of(program, span.step) + "</text>\n";
+      row.boxes.push_back({label_of(program, span.step), span.begin, span.end,
+                           kActColours[static_cast<size_t>(span.step.act)]});
     }
   }
-  made.svg = formatted("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" ",
-                       kLeft + predicted.seconds * scale + 10,
-                       kTop + kRow * static_cast<double>(program.ranks()) + 10) +
-             "font-family=\"sans-serif\">\n" + elements + "</svg>\n";
+  made.svg = svg_of_rows(made.text, rows, 9.0 * static_cast<double>(width) / unit);
+  for (size_t r = 0; r < rows.size(); ++r) {
+    made.text += concat("\nrank ", r, ": ", row_of(program, predicted.spans[r], unit, width));
+  }
   return made;
 }
 

@@ -168,21 +168,19 @@ static void add_sharding(const StepModel& model, const Offload& offload, const S
   for (const AxisTraffic& axis : cost.sharding.by_axes) {
     cost_over(cost, axis.axes, "parameters and gradients").bytes += axis.bytes;
   }
-  int64_t unshards = 0;
-  const auto add_collectives = [&](const StepKind& kind, int64_t times) {
-    bool is_read = false;
-    for (const ScheduledAction& action : schedule_of(*model.model, kind)) {
-      if (action.kind == ScheduledAction::Kind::unshard && action.backward) is_read = true;
-      if (action.bytes == 0) continue;
-      cost_over(cost, action.axes, "parameters and gradients").collectives += times;
+  const auto add_steps = [&](const StepKind& kind, int64_t times) {
+    for (const ProgramStep& one : schedule_of(*model.model, kind).steps) {
+      if (one.bytes == 0) continue;
+      if (one.act == ProgramAct::read) {
+        if (one.verb == "read") cost.disk_bytes += one.bytes * times;
+      } else if (one.act != ProgramAct::write) {
+        cost_over(cost, one.axes, "parameters and gradients").collectives += times;
+      }
     }
-    unshards += (is_read ? 2 : 1) * times;
   };
-  add_collectives({.sync = micro_steps == 1, .updated = true}, 1);
-  if (micro_steps > 2) add_collectives({.sync = false, .updated = false}, micro_steps - 2);
-  if (micro_steps > 1) add_collectives({.sync = true, .updated = false}, 1);
-  // Each unshard reads the slices.
-  if (offload.parameters.is_disk()) cost.disk_bytes += unshards * cost.updated_elements * kElement;
+  add_steps({.sync = micro_steps == 1, .updated = true}, 1);
+  if (micro_steps > 2) add_steps({.sync = false, .updated = false}, micro_steps - 2);
+  if (micro_steps > 1) add_steps({.sync = true, .updated = false}, 1);
 }
 
 /// True when ranks that differ along the axes ("dp" or "dp+tp") of the mesh are of several hosts. A

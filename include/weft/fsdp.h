@@ -11,6 +11,7 @@
 #include "weft/fsdp_options.h"
 #include "weft/mesh.h"
 #include "weft/module.h"
+#include "weft/program.h"
 
 namespace weft {
 
@@ -128,22 +129,11 @@ struct StepKind {
   bool updated = true;
 };
 
-/// One line of a schedule.
-struct ScheduledAction {
-  enum class Kind : uint8_t { unshard, wait, compute, reshard, scatter, all_reduce, wait_reduced };
-  Kind kind;
-  bool backward = false;
-  /// Path of a module, "" for the outermost, followed by "#2" for its bucket 2.
-  std::string module;
-  /// Axes and bytes received of a collective.
-  std::string axes;
-  int64_t bytes = 0;
-  /// Number of the buffer that the action uses, or -1.
-  int buffer = -1;
-};
-
-/// Returns the actions of a step, in order.
-WEFT_API std::vector<ScheduledAction> schedule_of(Module& model, const StepKind& kind = {});
+/// Returns the actions of a step, in order: "unshard", "wait", "compute", "reshard",
+/// "reduce-scatter", "all-reduce", "wait for sum of", and with tiers on disk "read", "read sums of"
+/// and "write sums of", of modules, the outermost of which is "the root"; "layer0#2" is a bucket.
+/// Slots are the buffers.
+WEFT_API Program schedule_of(Module& model, const StepKind& kind = {});
 /// Returns the schedule, one line per action, and its bytes.
 WEFT_API std::string explain_schedule(Module& model, const StepKind& kind = {});
 

@@ -9,6 +9,7 @@
 
 #include "weft/export.h"
 #include "weft/picture.h"
+#include "weft/program.h"
 
 namespace weft {
 
@@ -123,6 +124,9 @@ struct PipelineMemory {
 /// Finds the defects of a program, those that others follow from first: nothing is run.
 WEFT_API std::vector<PipelineDefect> defects_of(const PipelineProgram& program,
                                                 const PipelineMemory& memory = {});
+/// The program of each rank, with slots for what microbatches leave in stages.
+WEFT_API std::vector<Program> programs_of(const PipelineProgram& program,
+                                          const PipelineMemory& memory = {});
 /// The most bytes that each rank holds of activations and messages, by the same count.
 WEFT_API std::vector<int64_t> held_bytes(const PipelineProgram& program,
                                          const PipelineMemory& memory);

@@ -66,6 +66,7 @@
 #include "weft/pipeline_program.h"
 #include "weft/pipelined_transformer.h"
 #include "weft/placement.h"
+#include "weft/program.h"
 #include "weft/ranks.h"
 #include "weft/reduce_op.h"
 #include "weft/safetensors.h"

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "ops/engine/backward_run.h"
+#include "ops/engine/call_watch.h"
 #include "src/comm/rank_thread.h"
 #include "src/device/cuda/runtime.h"
 #include "src/kernels/copy/copy.h"
@@ -170,6 +171,8 @@ static Movement begun(const std::string& what) {
 }
 
 void Engine::planned(const std::string& what, const Plan& plan) {
+  if (watch) [[unlikely]]
+    watch->planned(what, plan);
   if (!log || plan.is_free()) return;
   Movement movement = begun(what);
   for (const PlanStep& step : plan.steps) {
@@ -185,6 +188,8 @@ void Engine::planned(const std::string& what, const Plan& plan) {
 }
 
 void Engine::fetched(const std::string& what, const Layout& from, int64_t bytes) {
+  if (watch) [[unlikely]]
+    watch->fetched(what, from, bytes);
   if (!log) return;
   Movement movement = begun(what);
   const std::string placements = placements_in_words(from.sharding);

@@ -3,6 +3,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/modules.h"
+#include "weft/fsdp.h"
 
 // Pipelines: programs of steps, and the stages of a transformer. python/weft/pipeline.py names
 // them.
@@ -115,9 +116,34 @@ static std::vector<TrainingBatch> batches_of(const Rows& rows) {
   return batches;
 }
 
+static void bind_pictures(py::module_& m) {
+  def(m, "visualize_schedule(model, *, training=True, sync=True, updated=True)",
+      "A Picture of that: rows of steps over time, and the memory of the buffers",
+      [](Module& model, bool training, bool sync, bool updated) {
+        return visualize(schedule_of(model, {training, sync, updated}));
+      });
+  def(m, "visualize_calls(calls)",
+      "A Picture of what the ops that calls() makes move, compute and allocate on this rank; with "
+      "tensors on device meta nothing is computed or communicated",
+      [](const py::function& calls) {
+        const Callable kept(calls);
+        return released([&] {
+          return visualize(program_of([&kept] {
+            const Locked lock;
+            kept();
+          }));
+        });
+      });
+  def(m, "set_strict_plan(strict)",
+      "Checks the steps of redistributions and of fully sharded models before each run, not only "
+      "the first, on all ranks of the process",
+      &set_strict_plan);
+}
+
 void bind_pipeline(py::module_& m) {
   using P = PipelinedTransformer;
   bind_programs(m);
+  bind_pictures(m);
   def(m, "stage_ends(config, firsts)", &stage_ends,
       "The ends of the stages whose first modules, of all stages but the first, have these paths, "
       "such as 'model.layers.4'");

@@ -43,6 +43,8 @@ void Heap::count(DeviceKind kind, Purpose purpose, int64_t bytes) {
   use.peak = std::max(use.peak, use.current);
   statistics.total.current += bytes;
   statistics.total.peak = std::max(statistics.total.peak, statistics.total.current);
+  if (watch) [[unlikely]]
+    watch->counted(kind, bytes);
 }
 
 void* Heap::allocate(size_t bytes, Device device, Purpose purpose) {

@@ -14,6 +14,15 @@
 
 namespace weft {
 
+/// Sees what a thread allocates, and frees (negative).
+class MemoryWatch {
+ public:
+  virtual void counted(DeviceKind kind, int64_t bytes) = 0;
+
+ protected:
+  ~MemoryWatch() = default;
+};
+
 /// The memory of one thread: counts of its allocations, and the freed blocks it keeps for reuse.
 /// Only its thread allocates and counts; blocks that other threads free wait in an inbox. The heap
 /// outlives its thread until the last of its memory is freed.
@@ -51,6 +60,9 @@ class Heap : NotCopied {
   /// The current stream and `side`, of StreamRole::side, have waited for each other: what one freed
   /// of the other's memory returns to it.
   void exchange_freed(const Stream& side) { kept_on_devices_.exchange(side); }
+
+  /// Null without one.
+  MemoryWatch* watch = nullptr;
 
   /// Called in a child of fork: memory that the calling thread kept is not shared with the child.
   static void forget_kept();

@@ -196,8 +196,8 @@ TEST(Changes, SeveralModulesAreOneGroup) {
       expect_near(gradients_of(chain), expected, concat(strategy, ' ', name));
       EXPECT_EQ(measured_bytes(chain).gradients, predicted_bytes(chain).gradients);
       int unshards = 0;
-      for (const ScheduledAction& action : schedule_of(chain, {.training = false})) {
-        unshards += action.kind == ScheduledAction::Kind::unshard;
+      for (const ProgramStep& step : schedule_of(chain, {.training = false}).steps) {
+        unshards += step.verb == "unshard";
       }
       const bool gathers = mesh.size() > 1 && std::string(strategy) == "full_shard";
       if (gathers) {

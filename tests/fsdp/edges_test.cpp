@@ -529,14 +529,15 @@ TEST(Edges, BucketsAreReducedWhileBackwardGoesOn) {
     Odd model(false);
     fully_shard(model, mesh, {.strategy = Strategy::ddp(), .bucket_bytes = 100});
     std::vector<std::string> sums;
-    for (const ScheduledAction& action : schedule_of(model)) {
-      if (action.kind == ScheduledAction::Kind::all_reduce) sums.push_back(action.module);
+    for (const ProgramStep& step : schedule_of(model).steps) {
+      if (step.verb == "all-reduce") sums.push_back(step.object);
     }
-    EXPECT_EQ(sums, std::vector<std::string>({"#0", "#1", "#2", "#3"}));
+    EXPECT_EQ(sums,
+              std::vector<std::string>({"the root#0", "the root#1", "the root#2", "the root#3"}));
     EXPECT_TRUE(has(explain_schedule(model), "backward  all-reduce the root#1 over dp, "));
     model.materialize();
     sum(model(rows_over(mesh))).backward();
-    EXPECT_EQ(schedule_of(model, {.sync = false}).back().kind, ScheduledAction::Kind::compute);
+    EXPECT_EQ(schedule_of(model, {.sync = false}).steps.back().act, ProgramAct::compute);
   });
 }
 
@@ -550,7 +551,7 @@ TEST(Edges, PlanAndRunWithoutMemory) {
   shard(model, mesh, {.strategy = Strategy::hsdp(), .precision = {.compute = bf16}});
   const FullyShardBytes bytes = predicted_bytes(model, 4);
   EXPECT_NEAR(static_cast<double>(bytes.parameters), 70.55e9 * 4 / 8, 0.01e9);
-  EXPECT_EQ(schedule_of(model).back().backward, true);
+  EXPECT_TRUE(has(explain_schedule(model), "\nbackward  wait for sum of "));
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
   model.materialize(meta);
   const Tensor ids = empty({512, 8}, {i64, meta, Sharding(mesh, {Shard(0), Shard(0)})});

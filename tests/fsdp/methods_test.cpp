@@ -246,8 +246,8 @@ TEST(Methods, WithoutGradientSyncNothingIsReduced) {
     sum(square(chain(rows_of(mesh, 0)))).backward();
     EXPECT_TRUE(chain.parameters()[0]->grad().sharding()[0].is_partial());
     int scatters = 0;
-    for (const ScheduledAction& action : schedule_of(chain)) {
-      scatters += action.kind == ScheduledAction::Kind::scatter;
+    for (const ProgramStep& step : schedule_of(chain).steps) {
+      scatters += step.verb == "reduce-scatter";
     }
     EXPECT_EQ(scatters, 0);
   });
@@ -256,14 +256,11 @@ TEST(Methods, WithoutGradientSyncNothingIsReduced) {
 /// The actions of a schedule for a module, as words.
 std::string actions_of(Module& model, const std::string& module, bool backward) {
   std::string words;
-  for (const ScheduledAction& action : schedule_of(model)) {
-    if (action.module != module || action.backward != backward) continue;
-    using Kind = ScheduledAction::Kind;
-    words += action.kind == Kind::unshard   ? "u"
-             : action.kind == Kind::reshard ? "r"
-             : action.kind == Kind::wait    ? "w"
-             : action.kind == Kind::compute ? "c"
-                                            : "";
+  for (const ProgramStep& step : schedule_of(model).steps) {
+    if (step.object != module || (step.phase == "backward") != backward) continue;
+    for (const char* verb : {"unshard", "reshard", "wait", "compute"}) {
+      if (step.verb == verb) words += verb[0];
+    }
   }
   return words;
 }

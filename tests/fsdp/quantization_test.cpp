@@ -78,8 +78,8 @@ TEST(Quantization, ErrorsAreThoseOfTheCodes) {
 /// Bytes that the gathers, or the reductions, of a step receive.
 double bytes_of(TransformerModel& model, bool of_gathers) {
   int64_t bytes = 0;
-  for (const ScheduledAction& action : schedule_of(model)) {
-    if ((action.kind == ScheduledAction::Kind::unshard) == of_gathers) bytes += action.bytes;
+  for (const ProgramStep& step : schedule_of(model).steps) {
+    if ((step.act == ProgramAct::gather) == of_gathers) bytes += step.bytes;
   }
   return static_cast<double>(bytes);
 }

@@ -117,8 +117,8 @@ TEST(QuantizedStages, GatherTheSameParameters) {
 /// Bytes that the scatters of a step receive over some axes.
 int64_t scattered_bytes(Chain& chain, const std::string& axes) {
   int64_t bytes = 0;
-  for (const ScheduledAction& action : schedule_of(chain)) {
-    if (action.kind == ScheduledAction::Kind::scatter && action.axes == axes) bytes += action.bytes;
+  for (const ProgramStep& step : schedule_of(chain).steps) {
+    if (step.verb == "reduce-scatter" && step.axes == axes) bytes += step.bytes;
   }
   return bytes;
 }
@@ -191,8 +191,8 @@ std::vector<std::string> scatters(const Communicator& world, const std::vector<M
   fully_shard(chain, mesh, {.quantization = quantization});
   chain.materialize(meta);
   std::vector<std::string> all;
-  for (const ScheduledAction& action : schedule_of(chain)) {
-    if (action.kind == ScheduledAction::Kind::scatter) all.push_back(action.axes);
+  for (const ProgramStep& step : schedule_of(chain).steps) {
+    if (step.verb == "reduce-scatter") all.push_back(step.axes);
   }
   return all;
 }

@@ -93,6 +93,35 @@ def test_programs_are_values():
     assert program.held_bytes([10, 10], [3, 3]) == [23, 16]
 
 
+def test_explain_draws_programs():
+    def body(world):
+        mesh = weft.DeviceMesh(world, {"dp": 2})
+        model = weft.nn.Sequential(weft.nn.Linear(4, 6), weft.nn.Linear(6, 4))
+        for part in model:
+            weft.fully_shard(part, mesh)
+        weft.fully_shard(model, mesh)
+        x = weft.empty((8, 64), device="meta", mesh=mesh, placements=[weft.Shard(0)])
+        w = weft.empty((64, 32), device="meta", mesh=mesh, placements=[weft.Shard(1)])
+        schedule = weft.explain_schedule(model, sync=False)
+        return weft.explain(model, sync=False), schedule, weft.explain(lambda: x @ w)
+
+    step, schedule, product = weft.run_ranks(2, body)[0]
+    assert step == schedule and step.svg().startswith("<svg ") and "unshard 0</text>" in step.svg()
+    first, second, last = product.splitlines()
+    assert first.startswith("forward   exchange for matmul over dp: S(0) -> R, 1.0 KiB")
+    assert second == "forward   compute matmul"
+    assert last == "received 1.0 KiB, peak memory 2.5 KiB"
+    table = weft.explain(weft.pipeline.gpipe(2, 2))
+    assert "rank 1:" in table and table.svg().startswith("<svg ")
+    with pytest.raises(TypeError, match="explain: the argument is of type int, expected"):
+        weft.explain(3)
+    weft.set_strict_plan(True)
+    try:
+        weft.run_ranks(2, lambda world: world.rank)
+    finally:
+        weft.set_strict_plan(False)
+
+
 def test_a_table_is_checked():
     table = [[("forward", 0, 0), ("backward", 0, 0)], [("forward", 1, 0), ("backward", 1, 0)]]
     program = weft.pipeline.with_messages("mine", 1, [0, 1], table)
