@@ -19,6 +19,7 @@ import pytest
 PROGRAM = os.environ["WEFT_PROGRAM"]
 SERVER = Path(__file__).parent.parent / "support/s3_server.py"
 KILLS = int(os.environ.get("WEFT_TEST_KILLS", "20"))
+SEED = int(os.environ.get("WEFT_TEST_SEED", "7"))
 MODEL = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 16,
     "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -335,7 +336,7 @@ def test_survives_kills_at_any_request(server, tmp_path):
     import weft
 
     os.environ.update(server.environment)
-    path, draw = "s3://bucket/killed", random.Random(7)
+    path, draw = "s3://bucket/killed", random.Random(SEED)
     newest, kills, finished = 0, 0, 0
     for attempt in range(KILLS):
         command = [sys.executable, "-c", SAVER, path, str(newest)]
