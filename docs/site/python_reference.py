@@ -10,7 +10,7 @@ import weft
 MODULES = [
     "weft", "weft.nn", "weft.nn.functional", "weft.nn.init", "weft.nn.utils", "weft.optim",
     "weft.optim.lr_scheduler", "weft.linalg", "weft.ops", "weft.torch", "weft.testing",
-    "weft.training",
+    "weft.training", "weft.autograd", "weft.fft", "weft.pipeline",
 ]  # fmt: skip
 SIGNATURE = re.compile(r"^\w+(\(.*\).*)$")
 

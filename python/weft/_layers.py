@@ -17,6 +17,7 @@ class ModuleList(Module):
             self.append(module)
 
     def append(self, module):
+        """Adds a module at the end."""
         if not isinstance(module, Module):
             kind = type(module).__name__
             raise TypeError(f"module: item of a list is a {kind}, expected a Module")
@@ -45,6 +46,7 @@ class ModuleDict(Module):
         self.update(modules)
 
     def update(self, modules):
+        """Adds modules: of a dict, or pairs of a name and a module."""
         for name, module in modules.items() if hasattr(modules, "items") else modules:
             self[name] = module
 
@@ -71,12 +73,15 @@ class ModuleDict(Module):
         return iter(self.keys())
 
     def keys(self):
+        """Returns the names."""
         return [name for name, _ in self.named_children()]
 
     def values(self):
+        """Returns the modules."""
         return self.children()
 
     def items(self):
+        """Returns pairs of a name and a module."""
         return self.named_children()
 
 

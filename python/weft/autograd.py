@@ -71,14 +71,17 @@ class Function:
 
     @staticmethod
     def forward(ctx, *args):
+        """Returns the output, or a tuple of them."""
         raise NotImplementedError("autograd: forward of the Function is missing, expected one")
 
     @staticmethod
     def backward(ctx, *grads):
+        """Returns the gradient of each argument, or None, from those of the outputs."""
         raise NotImplementedError("autograd: backward of the Function is missing, expected one")
 
     @classmethod
     def apply(cls, *args):
+        """Calls forward, and records backward for the gradient."""
         inputs = [x.tensor() if isinstance(x, _weft.Parameter) else x for x in args]
         places = [i for i, x in enumerate(inputs) if isinstance(x, _weft.Tensor)]
         needs = tuple(isinstance(x, _weft.Tensor) and x.requires_grad for x in inputs)

@@ -7,6 +7,9 @@ from weft.optim._scheduler import LRScheduler, a_number_each, check_numbers, fai
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
+    """The rate follows half a cosine down to `eta_min` and starts again: after `T_0` steps, then
+    each time after `T_mult` times as many."""
+
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         for name, value in (("T_0", T_0), ("T_mult", T_mult)):
             if not isinstance(value, int) or value < 1:

@@ -31,6 +31,7 @@ class GradScaler:
         self._steps = set()
 
     def is_enabled(self):
+        """Returns whether losses are scaled."""
         return self._scaler._options[3]
 
     def scale(self, outputs):
@@ -85,15 +86,19 @@ class GradScaler:
         self._found, self._steps = {}, set()
 
     def get_scale(self):
+        """Returns the factor of the next loss."""
         return self._scaler.get_scale()
 
     def get_growth_factor(self):
+        """Returns the factor by which the scale grows."""
         return self._scaler._options[0]
 
     def get_backoff_factor(self):
+        """Returns the factor by which the scale shrinks after an overflow."""
         return self._scaler._options[1]
 
     def get_growth_interval(self):
+        """Returns after how many steps without an overflow the scale grows."""
         return self._scaler._options[2]
 
     def state_dict(self):

@@ -72,6 +72,8 @@ class _Factors(LRScheduler):
 
 
 class StepLR(_Factors):
+    """Multiplies the rate by `gamma` every `step_size` steps."""
+
     def __init__(self, optimizer, step_size, gamma=0.1, last_epoch=-1):
         check_numbers(step_size=step_size, above=0)
         check_numbers(gamma=gamma)
@@ -86,6 +88,8 @@ class StepLR(_Factors):
 
 
 class MultiStepLR(_Factors):
+    """Multiplies the rate by `gamma` at each step in `milestones`."""
+
     def __init__(self, optimizer, milestones, gamma=0.1, last_epoch=-1):
         check_numbers(gamma=gamma)
         self.milestones, self.gamma = Counter(list_of_steps("milestones", milestones)), gamma
@@ -99,6 +103,8 @@ class MultiStepLR(_Factors):
 
 
 class ConstantLR(_Factors):
+    """Multiplies the rate by `factor` for the first `total_iters` steps."""
+
     def __init__(self, optimizer, factor=1.0 / 3, total_iters=5, last_epoch=-1):
         check_numbers(factor=factor, total_iters=total_iters)
         if not 0 <= factor <= 1:
@@ -121,6 +127,8 @@ class ConstantLR(_Factors):
 
 
 class LinearLR(_Factors):
+    """The factor goes from `start_factor` to `end_factor` in a line over `total_iters` steps."""
+
     def __init__(
         self, optimizer, start_factor=1.0 / 3, end_factor=1.0, total_iters=5, last_epoch=-1
     ):
@@ -149,6 +157,8 @@ class LinearLR(_Factors):
 
 
 class ExponentialLR(_Factors):
+    """Multiplies the rate by `gamma` at each step."""
+
     def __init__(self, optimizer, gamma, last_epoch=-1):
         check_numbers(gamma=gamma)
         self.gamma = gamma
@@ -162,6 +172,8 @@ class ExponentialLR(_Factors):
 
 
 class PolynomialLR(_Factors):
+    """The factor is (1 - step / total_iters) ** power, and 0 after `total_iters` steps."""
+
     def __init__(self, optimizer, total_iters=5, power=1.0, last_epoch=-1):
         check_numbers(total_iters=total_iters, power=power)
         self.total_iters, self.power = total_iters, power
@@ -180,6 +192,8 @@ class PolynomialLR(_Factors):
 
 
 class CosineAnnealingLR(LRScheduler):
+    """The rate follows half a cosine down to `eta_min` over `T_max` steps, then up again."""
+
     def __init__(self, optimizer, T_max, eta_min=0.0, last_epoch=-1):
         check_numbers(T_max=T_max, above=0)
         check_numbers(eta_min=eta_min)
