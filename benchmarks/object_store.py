@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Throughput of checkpoints in an object store next to curl's with as many parallel requests of the
-same size, on the test server of this repository.
+same size, on a fast server in memory, or on the test server, which checks all and is slower.
 
-    WEFT_PROGRAM=... python benchmarks/object_store.py [--megabytes 512] [--rounds 5]
+    python benchmarks/object_store.py [--server build/release/bin/bench_object_server]
+                                      [--megabytes 256] [--rounds 5]
 
 Each round runs all cases once, in turn; the table has medians. weft signs each request, and hashes
 each block that it writes or reads; curl does neither.
@@ -64,9 +65,11 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--megabytes", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--server", help="a program in place of the test server")
     options = parser.parse_args()
     bytes_ = options.megabytes << 20
-    server = subprocess.Popen([sys.executable, SERVER], stdout=subprocess.PIPE, text=True)
+    command = [options.server] if options.server else [sys.executable, SERVER]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     _, port, environment = server.stdout.readline().split(" ", 2)
     url = f"http://127.0.0.1:{port}"
     os.environ |= json.loads(environment)
