@@ -107,6 +107,12 @@ PipelineTimes step_times(const ParallelOptions& o) {
   return times;
 }
 
+ParallelOptions for_stages(const TrainOptions& options) {
+  ParallelOptions parallel = options.parallel;
+  if (options.reproducible) parallel.accumulate = parallel.batch;
+  return parallel;
+}
+
 double predicted_bubble(const PipelinedTransformer& pipeline, const TransformerConfig& config,
                         const ParallelOptions& o) {
   PipelineTimes times = step_times(o);

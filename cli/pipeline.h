@@ -24,6 +24,9 @@ PipelineProgram program_of(const ParallelOptions& options);
 /// The end of each stage's blocks. std::invalid_argument for a --pipeline-split that does not fit.
 std::vector<int> stage_ends_of(const TransformerConfig& config, const ParallelOptions& options,
                                const PipelineProgram& program);
+/// The options of the stages: a reproducible run computes a row at a time, so that their program
+/// has a microbatch for each.
+ParallelOptions for_stages(const TrainOptions& options);
 /// The relative times of a microbatch's steps.
 PipelineTimes step_times(const ParallelOptions& options);
 

@@ -87,7 +87,7 @@ class Training {
       : options_(options),
         data_(data),
         config_(with_flags(config, options.parallel)),
-        pipeline_(pipelined(world, config, options.parallel)),
+        pipeline_(pipelined(world, config, for_stages(options))),
         whole_(pipeline_ ? nullptr
                          : std::make_unique<ParallelTransformer>(world, config, options.parallel)),
         mesh_(pipeline_ ? pipeline_->mesh() : whole_->mesh()),

@@ -58,7 +58,7 @@ static double value_of(WideNumber number) {
          std::ldexp(static_cast<double>(number[1]), 32) + static_cast<double>(number[0]);
 }
 
-Tensor fixed_norm(const std::vector<ParameterPtr>& parameters) {
+Tensor fixed_norm(const std::vector<ParameterPtr>& parameters, const Communicator& others) {
   const NoGrad no_grad;
   Tensors gradients;
   uint64_t model = 0;
@@ -80,14 +80,18 @@ Tensor fixed_norm(const std::vector<ParameterPtr>& parameters) {
   };
   int64_t greatest = 0;
   for (const Tensor& part : parts) greatest = std::max(greatest, greatest_bits(values_of(part)));
-  reduction.reduce_numbers({&greatest, 1}, ReduceOp::max);
+  const auto reduce = [&](std::span<int64_t> numbers, ReduceOp op) {
+    reduction.reduce_numbers(numbers, op);
+    if (others) others.all_reduce_numbers(numbers, op);
+  };
+  reduce({&greatest, 1}, ReduceOp::max);
   const float most = std::bit_cast<float>(static_cast<int32_t>(greatest));
   if (most == 0 || !std::isfinite(most)) return full({}, most, {.dtype = f32});
   int exponent = 0;
   std::frexp(most, &exponent);
   WideNumber sum{};
   for (const Tensor& part : parts) add_squares(values_of(part), std::ldexp(1.0, -exponent), sum);
-  reduction.reduce_numbers(sum, ReduceOp::sum);
+  reduce(sum, ReduceOp::sum);
   const double norm = std::ldexp(std::sqrt(std::ldexp(value_of(sum), -kSquareBits)), exponent);
   return full({}, norm, {.dtype = f32});
 }

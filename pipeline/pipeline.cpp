@@ -120,7 +120,12 @@ class Pipeline::Run {
     switch (act) {
       case Act::forward: forward(stage, microbatch); break;
       case Act::backward:
-      case Act::backward_input: backward(stage, microbatch, act == Act::backward_input); break;
+      case Act::backward_input: {
+        backward(stage, microbatch, act == Act::backward_input);
+        const auto& after = pipeline_.stage_of(stage).after_backward;
+        if (act == Act::backward && after) after(microbatch);
+        break;
+      }
       case Act::backward_weight: {
         const TraceSpan span("backward of weights", microbatch);
         slot(stage, microbatch).weights.run();

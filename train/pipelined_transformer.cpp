@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "train/reproducible.h"
 #include "weft/context.h"
 #include "weft/error.h"
 #include "weft/extend/disk_tensor.h"
@@ -94,6 +95,24 @@ static void reduce_gradients(TransformerModel& model) {
   sharded.finalize_backward();
 }
 
+Tensors PipelinedTransformer::rows_computed(TransformerModel& stage, bool is_last,
+                                            const Tensors& inputs, size_t number) {
+  const SharedBatch& batch = batches_.at(number);
+  const RandomState before = Context::current().random;
+  Tensors computed;
+  if (is_last) {
+    TransformerLossOptions options = batch.options;
+    options.reduction = LossReduction::sum;
+    options.divisor = rows_->divisor;
+    computed = {stage_loss(stage, inputs, batch.targets, options)};
+    rows_->losses[number] = computed[0].detach();
+  } else {
+    computed = run_stage(stage, inputs, batch.options, batch.targets);
+  }
+  if (Context::current().random == before) return computed;
+  fail("pipeline: stage draws random numbers, as for dropout, expected none for reproducible");
+}
+
 void PipelinedTransformer::add_stage(int stage) {
   const std::shared_ptr<TransformerModel> model = stages_.back();
   const bool is_last = stage + 1 == pipeline_.program().stages();
@@ -101,6 +120,7 @@ void PipelinedTransformer::add_stage(int stage) {
     const auto at = static_cast<size_t>(microbatch);
     const SharedBatch& batch = batches_.at(at);
     const Tensors given = stage == 0 ? Tensors{batch.ids} : inputs;
+    if (rows_) return rows_computed(*model, is_last, given, at);
     if (!is_last) return run_stage(*model, given, batch.options, batch.targets);
     const Tensor loss = stage_loss(*model, given, batch.targets, batch.options);
     if (Context::current().grad_enabled) balances_[at] = model->balance_loss();
@@ -109,8 +129,18 @@ void PipelinedTransformer::add_stage(int stage) {
   pipeline_.add({.stage = stage,
                  .module = model,
                  .run = compute,
-                 .begin = [model] { keep_gradients(*model); },
-                 .reduce = [model] { reduce_gradients(*model); }});
+                 .begin =
+                     [this, model] {
+                       if (!rows_) keep_gradients(*model);
+                     },
+                 .reduce =
+                     [this, model] {
+                       if (!rows_) reduce_gradients(*model);
+                     },
+                 .after_backward =
+                     [this, model, stage](int microbatch) {
+                       if (rows_) rows_->take(stage, model->parameters(), microbatch);
+                     }});
 }
 
 std::vector<NamedParameter> PipelinedTransformer::named_parameters() const {
@@ -269,6 +299,19 @@ std::vector<double> PipelinedTransformer::run(const std::vector<TrainingBatch>& 
 std::vector<double> PipelinedTransformer::differentiate(const std::vector<TrainingBatch>& batches,
                                                         const std::vector<double>& weights) {
   return run(batches, weights, true);
+}
+
+std::vector<double> PipelinedTransformer::run_rows(const std::vector<TrainingBatch>& batches,
+                                                   double divisor, const TakeGradients& take) {
+  rows_ = Rows{divisor, take, Tensors(batches.size())};
+  struct End {
+    std::optional<Rows>& rows;
+    ~End() { rows.reset(); }
+  } const end{rows_};
+  run(batches, std::vector<double>(batches.size(), 1), static_cast<bool>(take));
+  std::vector<double> own;
+  for (const Tensor& loss : rows_->losses) own.push_back(loss ? own_part(loss) : 0);
+  return own;
 }
 
 std::vector<double> PipelinedTransformer::evaluate(const std::vector<TrainingBatch>& batches,

@@ -13,6 +13,7 @@
 #include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/trace.h"
 #include "weft/transformer.h"
 
@@ -52,19 +53,39 @@ static bool is_elementwise(const Optimizer& optimizer) {
          dynamic_cast<const SGD*>(&optimizer) || dynamic_cast<const Lion*>(&optimizer);
 }
 
+/// Backwards of a stage leave the gradients of one micro-batch, and no other stage adds to them.
+static void check_reproducible_stages(const PipelinedTransformer& pipeline) {
+  const PipelineProgram& program = pipeline.pipeline().program();
+  for (const auto& steps : program.steps) {
+    const auto is_apart = [](const PipelineStep& step) {
+      return step.act == PipelineAct::backward_weight;
+    };
+    if (std::ranges::none_of(steps, is_apart)) continue;
+    fail("trainer: schedule ", program.name,
+         " computes gradients of weights apart, expected gpipe, 1f1b or interleaved for "
+         "reproducible");
+  }
+  if (program.stages() > 1 && pipeline.stages()[0]->config().tied) {
+    fail(
+        "trainer: the first and the last stage share the embedding, expected a model that is not "
+        "tied for reproducible");
+  }
+}
+
 void Trainer::Run::check_reproducible() {
   const auto refuse = [](const std::string& what, const char* expected) {
     fail("trainer: ", what, ", expected ", expected, " for reproducible");
   };
-  if (options_.pipeline) refuse("model is a pipeline", "one without stages");
+  if (options_.pipeline) check_reproducible_stages(*options_.pipeline);
   if (options_.device != cpu) refuse(concat("device is ", options_.device), "cpu");
   for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-    if (rows_[axis].is_shard() || mesh_.axis_size(axis) == 1) continue;
+    if (rows_[axis].is_shard() || mesh_.axis_size(axis) == 1 || has_stages(axis)) continue;
     refuse(concat("ranks along axis ", mesh_.axis_name(axis), " hold the same rows"),
            "axes that cut rows");
   }
   if (is_scaled()) refuse("model computes in f16", "f32 or bf16");
-  if (balanced_->config().balance_loss) refuse("model has a balance loss of experts", "none");
+  const TransformerModel& model = options_.pipeline ? *options_.pipeline->stages()[0] : *balanced_;
+  if (model.config().balance_loss) refuse("model has a balance loss of experts", "none");
   for (const auto& [name, module] : model_.named_modules()) {
     const auto* linear = dynamic_cast<const Linear*>(module);
     if (linear && linear->is_float8()) refuse(concat("module ", name, " computes in f8"), "none");
@@ -85,6 +106,7 @@ void Trainer::Run::check_reproducible() {
 int64_t Trainer::Run::rows_in_tree() {
   int64_t rows = 1;
   for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+    if (has_stages(axis)) continue;
     rows *= static_cast<int64_t>(std::bit_floor(static_cast<unsigned>(mesh_.axis_size(axis))));
   }
   for (; rows > 1; rows /= 2) {
@@ -92,7 +114,8 @@ int64_t Trainer::Run::rows_in_tree() {
     const int64_t row = own.shape[0] == 0 ? -1 : own.offset[0];
     if (adds_rows_in_tree(model_, mesh_.communicator(), row, rows)) break;
   }
-  if (rows == 1 && mesh_.size() > 1) {
+  const int stages = options_.pipeline ? mesh_.axis_size(mesh_.axis("pp")) : 1;
+  if (rows == 1 && mesh_.size() > stages) {
     fail("trainer: gradients of some parameters are not summed over all ranks of ", mesh_,
          ", expected no axis that cuts experts for reproducible");
   }
@@ -100,8 +123,9 @@ int64_t Trainer::Run::rows_in_tree() {
     fail("trainer: batch is ", options_.batch, ", expected a multiple of ", rows,
          ", the rows that ranks compute at once, for reproducible");
   }
-  if (rows < mesh_.size()) {
-    tell(concat("reproducible: ", rows, " of ", mesh_.size(), " ranks compute a row at a time"));
+  if (rows < mesh_.size() / stages) {
+    tell(concat("reproducible: ", rows, " of ", mesh_.size() / stages,
+                " ranks compute a row at a time"));
   }
   return rows;
 }
@@ -133,6 +157,34 @@ void Trainer::Run::differentiate_rows(const std::vector<MicroBatch>& batches) {
     loss.backward();
     own.push_back(own_part(loss));
     tree.add(updated_, &batch - batches.data(), &batch == &batches.back());
+  }
+  losses_ = {full({1}, sum_over_rows(own), {.dtype = f64})};
+}
+
+/// The same by the stages of a pipeline, for as many rows at a time as its program has.
+void Trainer::Run::differentiate_stages_by_rows(const std::vector<MicroBatch>& batches) {
+  PipelinedTransformer& pipeline = *options_.pipeline;
+  const auto most = static_cast<size_t>(pipeline.pipeline().program().microbatches);
+  double total = 0;
+  for (const MicroBatch& batch : batches) total += static_cast<double>(batch.counted);
+  std::map<int, GradientTree> trees;
+  std::vector<double> own;
+  const FixedProducts fixed;
+  while (own.size() < batches.size()) {
+    std::vector<Batch> rows;
+    const size_t first = own.size();
+    for (size_t i = first; i < std::min(batches.size(), first + most); ++i) {
+      rows.push_back(batches[i].rows);
+    }
+    const auto take = [&](int stage, const std::vector<ParameterPtr>& parameters, int number) {
+      const size_t at = first + static_cast<size_t>(number);
+      const bool is_last = at + 1 == batches.size();
+      trees[stage].add(parameters, static_cast<int64_t>(at), is_last);
+      for (const ParameterPtr& parameter : parameters) {
+        if (!is_last) parameter->clear_grad();
+      }
+    };
+    for (const double loss : pipeline.run_rows(rows, total, take)) own.push_back(loss);
   }
   losses_ = {full({1}, sum_over_rows(own), {.dtype = f64})};
 }

@@ -70,6 +70,9 @@ class Trainer::Run {
   int64_t rows_in_tree();
   Tensor sum_of_losses(const Batch& rows, double divisor);
   void differentiate_rows(const std::vector<MicroBatch>& batches);
+  void differentiate_stages_by_rows(const std::vector<MicroBatch>& batches);
+  /// True for an axis whose ranks have the stages of a pipeline.
+  bool has_stages(int axis) const { return options_.pipeline && mesh_.axis_name(axis) == "pp"; }
   double sum_over_rows(const std::vector<double>& own) const;
   void differentiate_stages(const std::vector<MicroBatch>& batches);
   std::vector<double> validated(const std::vector<Batch>& batches);

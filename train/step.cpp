@@ -13,6 +13,7 @@
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/fixed_norm.h"
+#include "weft/extend/fixed_products.h"
 #include "weft/extend/flight.h"
 #include "weft/extend/replicas.h"
 #include "weft/fsdp.h"
@@ -143,13 +144,15 @@ void Trainer::Run::differentiate(const std::vector<MicroBatch>& batches) {
   optimizer_.zero_grad();
   losses_.clear();
   if (options_.reproducible) {
-    differentiate_rows(batches);
+    options_.pipeline ? differentiate_stages_by_rows(batches) : differentiate_rows(batches);
   } else {
     options_.pipeline ? differentiate_stages(batches) : differentiate_whole(batches);
   }
   const auto norm = [&] {
-    if (options_.reproducible) return fixed_norm(updated_);
     const auto& stages = options_.pipeline;
+    if (options_.reproducible) {
+      return fixed_norm(updated_, stages ? mesh_["pp"].communicator() : Communicator());
+    }
     return scaler_.unscaled(stages ? stages->gradient_norm() : gradient_norm(updated_));
   };
   norm_ = clipped_norm_ = norm();
@@ -338,6 +341,10 @@ class EvaluationScope : NotCopied {
 /// The mean losses of batches without gradients; of a reproducible run this rank's part of sums.
 std::vector<double> Trainer::Run::validated(const std::vector<Batch>& batches) {
   if (batches.empty()) return {};
+  if (options_.pipeline && options_.reproducible) {
+    const FixedProducts fixed;
+    return options_.pipeline->run_rows(batches, 1, {});
+  }
   if (options_.pipeline) {
     return options_.pipeline->evaluate(batches, std::vector<double>(batches.size(), 1));
   }

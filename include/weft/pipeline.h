@@ -27,6 +27,9 @@ struct PipelineStage {
   /// Called before the first backward of a step, and when the last one is done: until then code
   /// that shards the module keeps gradients apart on each rank, then it reduces them.
   std::function<void()> begin = {}, reduce = {};
+  /// Called after the backward of a microbatch, before that of the next one, which may take the
+  /// gradients away. Schedules that compute gradients of weights apart ("zb") do not call it.
+  std::function<void(int microbatch)> after_backward = {};
 };
 
 /// The name of one parameter in the stages that both hold it, such as the token embedding and a

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +69,15 @@ class WEFT_API PipelinedTransformer : NotCopied {
   /// The same without gradients.
   std::vector<double> evaluate(const std::vector<TrainingBatch>& batches,
                                const std::vector<double>& weights);
+  /// Called with a stage's parameters when they have the gradients of micro-batch `number` alone,
+  /// which it takes away.
+  using TakeGradients =
+      std::function<void(int stage, const std::vector<ParameterPtr>& parameters, int number)>;
+  /// Computes sums of losses over `divisor`, and gives `take` each micro-batch's gradients by
+  /// themselves, summed over the ranks of the stage; without `take` there are none. Returns this
+  /// rank's parts of the losses: 0 on ranks without the last stage. For reproducible runs.
+  std::vector<double> run_rows(const std::vector<TrainingBatch>& batches, double divisor,
+                               const TakeGradients& take);
   /// The balance losses of the experts in the last `differentiate`, one a micro-batch, without
   /// coefficient and weight, on all ranks; empty without such a loss.
   const std::vector<double>& balance_losses() const { return balance_losses_; }
@@ -84,6 +95,8 @@ class WEFT_API PipelinedTransformer : NotCopied {
 
  private:
   void add_stage(int stage);
+  Tensors rows_computed(TransformerModel& stage, bool is_last, const Tensors& inputs,
+                        size_t number);
   Pipeline::State own_model() const;
   void exchange_balances(size_t count);
   std::vector<double> run(const std::vector<TrainingBatch>& batches,
@@ -100,6 +113,13 @@ class WEFT_API PipelinedTransformer : NotCopied {
   std::vector<double> weights_;
   /// The balance losses of the micro-batches, on the rank of the last stage.
   Tensors balances_;
+  /// What `run_rows` computes now.
+  struct Rows {
+    double divisor;
+    TakeGradients take;
+    Tensors losses;
+  };
+  std::optional<Rows> rows_;
   std::vector<double> balance_losses_;
 };
 

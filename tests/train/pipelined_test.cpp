@@ -166,15 +166,42 @@ TEST(Pipelined, RefusesOptionsThatDoNotFit) {
     options = formula_options();
     EXPECT_EQ(error_of(options, [](const TrainingBatch& batch) { return batch.ids; }),
               "trainer: loss is given with a pipeline, expected one of them");
-    options.reproducible = true;
-    EXPECT_EQ(error_of(options),
-              "trainer: model is a pipeline, expected one without stages for reproducible");
-    options.reproducible = false;
     const DeviceMesh& stages = run.model->stage_mesh();
     EXPECT_EQ(error_of(options, {}, Sharding(stages, {})),
               "trainer: mesh of the rows is mesh(dp=1), expected that of the pipeline, mesh(pp=2)");
     EXPECT_THROW((*run.model->stages()[0])(Tensors()), std::invalid_argument);
   });
+}
+
+/// The error of a reproducible run by stages, on the rank that has it first.
+std::string error_of_stages(const char* schedule, bool is_tied, double dropout) {
+  return error_of([&] {
+    on_mesh({{"pp", 2}}, [&](const DeviceMesh& mesh) {
+      TransformerConfig config = transformer_config(grouped_model());
+      config.tied = is_tied;
+      config.residual_dropout = dropout;
+      TrainerOptions options = formula_options();
+      options.reproducible = true;
+      options.pipeline = std::make_shared<PipelinedTransformer>(
+          mesh, config, pipeline_program(schedule, 2, 2), kFormulaSequence);
+      options.pipeline->materialize();
+      AdamW optimizer(options.pipeline->named_parameters());
+      Trainer(options.pipeline->module(), std::make_shared<FormulaRows>(), optimizer,
+              Sharding(mesh, {}), options)
+          .run();
+    });
+  });
+}
+
+TEST(Pipelined, RefusesReproducibleStagesThatAddOtherwise) {
+  EXPECT_EQ(error_of_stages("zb", false, 0),
+            "trainer: schedule zb computes gradients of weights apart, expected gpipe, 1f1b or "
+            "interleaved for reproducible");
+  EXPECT_EQ(error_of_stages("1f1b", true, 0),
+            "trainer: the first and the last stage share the embedding, expected a model that is "
+            "not tied for reproducible");
+  EXPECT_EQ(error_of_stages("1f1b", false, 0.1),
+            "pipeline: stage draws random numbers, as for dropout, expected none for reproducible");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "weft/fsdp_module.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
+#include "weft/pipelined_transformer.h"
 #include "weft/tensor_parallel.h"
 
 namespace weft {
@@ -23,12 +24,18 @@ struct Way {
   int64_t accumulate = 1;
   DType compute = f32;
   bool recomputes = false;
+  /// Of the stages along an axis "pp".
+  std::string schedule = "1f1b";
+  int microbatches = 8;
+  /// Of an axis "tp": norms are cut by tokens.
+  bool cuts_tokens = true;
 };
 
 std::ostream& operator<<(std::ostream& out, const Way& way) {
   for (const MeshAxis& axis : way.axes) out << axis.name << '=' << axis.size << ' ';
   return out << way.strategy << ", " << way.threads << " threads, accumulate " << way.accumulate
-             << ", " << way.compute << (way.recomputes ? ", recomputed" : "");
+             << ", " << way.compute << (way.recomputes ? ", recomputed" : "") << ", "
+             << way.schedule << ' ' << way.microbatches;
 }
 
 struct Result {
@@ -54,38 +61,102 @@ TrainerOptions options_of(const Way& way, int64_t batch, int64_t steps) {
   return options;
 }
 
-/// Losses, norms of the gradients and the validation loss, and a hash of the weights.
+FullyShardOptions sharding_of(const Way& way) {
+  FullyShardOptions sharding{.strategy = Strategy::named(way.strategy)};
+  if (way.compute != f32) sharding.precision = {.compute = way.compute, .reduce = f32};
+  return sharding;
+}
+
+bool has_axis(const DeviceMesh& mesh, const std::string& name) {
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    if (mesh.axis_name(axis) == name) return true;
+  }
+  return false;
+}
+
+/// Cuts the model over an axis "tp", and then over the others.
+void prepare(TransformerModel& model, const Way& way, const DeviceMesh& whole) {
+  DeviceMesh mesh = whole;
+  if (has_axis(whole, "tp")) {
+    const auto styles = transformer_styles(model.config(), {.sequence_parallel = way.cuts_tokens});
+    parallelize_stage(model, whole["tp"], styles);
+    std::vector<std::string_view> others;
+    for (int axis = 0; axis < whole.ndim(); ++axis) {
+      if (whole.axis_name(axis) != "tp") others.push_back(whole.axis_name(axis));
+    }
+    if (others.empty()) return;
+    mesh = whole.view(others);
+  }
+  for (Module* block : model.blocks()) {
+    if (way.recomputes) block->set_recompute(true);
+    fully_shard(*block, mesh, sharding_of(way));
+  }
+  fully_shard(model, mesh, sharding_of(way));
+}
+
+uint64_t hash_of(const Tensor& tensor, uint64_t seed) {
+  const Tensor whole = tensor.full_tensor();
+  const auto bytes = static_cast<size_t>(whole.numel()) * size_of(whole.dtype());
+  return xxh3_of({static_cast<const std::byte*>(whole.block().data), bytes}, seed);
+}
+
+/// Trains, and returns losses, norms of gradients and the validation loss, and the sum of hashes
+/// of the weights, which ranks along `line` hold in parts.
+Result trained_model(const std::vector<NamedParameter>& parameters, TrainerOptions options,
+                     Module& model, const Sharding& rows, const Communicator& line) {
+  AdamW optimizer(parameters, {.learning_rate = 5e-3, .weight_decay = 0.1});
+  std::vector<double> numbers;
+  options.on_step = [&](const StepReport& report) {
+    numbers.push_back(report.loss);
+    numbers.push_back(report.gradient_norm);
+  };
+  options.on_evaluation = [&](int64_t, double loss) { numbers.push_back(loss); };
+  Trainer(model, std::make_shared<FormulaRows>(), optimizer, rows, options).run();
+  uint64_t weights = 0;
+  for (const NamedParameter& named : parameters) {
+    weights += hash_of(named.parameter->value(), xxh3_of(std::as_bytes(std::span(named.name()))));
+  }
+  if (line)
+    weights =
+        static_cast<uint64_t>(line.all_reduce_number(static_cast<int64_t>(weights), ReduceOp::sum));
+  return {numbers, weights};
+}
+
+Sharding rows_over(const DeviceMesh& mesh) {
+  std::vector<NamedPlacement> cut;
+  for (int axis = 0; axis < mesh.ndim(); ++axis) {
+    const std::string& name = mesh.axis_name(axis);
+    if (name != "pp" && name != "tp") cut.push_back({name, Shard(0)});
+  }
+  return Sharding(mesh, Placements(std::span<const NamedPlacement>(cut)));
+}
+
+Result trained_stages(const Way& way, const TransformerConfig& config, TrainerOptions options,
+                      const DeviceMesh& mesh) {
+  const int stages = mesh.axis_size(mesh.axis("pp"));
+  const auto pipeline = std::make_shared<PipelinedTransformer>(
+      mesh, config, pipeline_program(way.schedule, stages, way.microbatches), kFormulaSequence);
+  for (const auto& stage : pipeline->stages()) prepare(*stage, way, pipeline->stage_mesh());
+  pipeline->materialize();
+  options.pipeline = pipeline;
+  return trained_model(pipeline->named_parameters(), options, pipeline->module(), rows_over(mesh),
+                       mesh["pp"].communicator());
+}
+
 Result trained(const Way& way, const TransformerConfig& config, int64_t batch, int64_t steps) {
   Result result;
   const auto body = [&](const DeviceMesh& mesh) {
-    TransformerModel model(config);
-    if (way.recomputes) {
-      for (Module* block : model.blocks()) block->set_recompute(true);
+    Result own;
+    if (std::ranges::find(way.axes, "pp", &MeshAxis::name) != way.axes.end()) {
+      own = trained_stages(way, config, options_of(way, batch, steps), mesh);
+    } else {
+      TransformerModel model(config);
+      prepare(model, way, mesh);
+      model.materialize();
+      own = trained_model(model.named_parameters(), options_of(way, batch, steps), model,
+                          rows_over(mesh), {});
     }
-    FullyShardOptions sharding{.strategy = Strategy::named(way.strategy)};
-    if (way.compute != f32) sharding.precision = {.compute = way.compute, .reduce = f32};
-    for (Module* block : model.blocks()) fully_shard(*block, mesh, sharding);
-    fully_shard(model, mesh, sharding);
-    model.materialize();
-    AdamW optimizer(model.named_parameters(), {.learning_rate = 5e-3, .weight_decay = 0.1});
-    TrainerOptions options = options_of(way, batch, steps);
-    std::vector<double> numbers;
-    options.on_step = [&](const StepReport& report) {
-      numbers.push_back(report.loss);
-      numbers.push_back(report.gradient_norm);
-    };
-    options.on_evaluation = [&](int64_t, double loss) { numbers.push_back(loss); };
-    const std::vector<Placement> cut(static_cast<size_t>(mesh.ndim()), Shard(0));
-    Trainer(model, std::make_shared<FormulaRows>(), optimizer,
-            Sharding(mesh, Placements(std::span<const Placement>(cut))), options)
-        .run();
-    uint64_t weights = 0;
-    for (const NamedParameter& named : model.named_parameters()) {
-      const Tensor whole = named.parameter->value().full_tensor();
-      const auto bytes = static_cast<size_t>(whole.numel()) * size_of(whole.dtype());
-      weights = xxh3_of({static_cast<const std::byte*>(whole.block().data), bytes}, weights);
-    }
-    if (mesh.rank() == 0) result = {numbers, weights};
+    if (mesh.rank() == 0) result = own;
   };
   run_ranks(ranks_of(way.axes), [&](Communicator world) { body(DeviceMesh(world, way.axes)); },
             {.deadline = std::chrono::seconds(60), .threads_per_rank = way.threads, .seed = 3});
@@ -123,6 +194,20 @@ TEST(Reproducible, ExpertsHaveTheSameBits) {
   const Result expected = trained({.threads = 2}, config, 8, 4);
   EXPECT_EQ(trained({.axes = {{"dp", 2}}, .strategy = "ddp"}, config, 8, 4), expected);
   EXPECT_EQ(trained({.axes = {{"a", 2}, {"b", 2}}, .strategy = "hsdp"}, config, 8, 4), expected);
+}
+
+TEST(Reproducible, StagesHaveTheSameBits) {
+  TransformerConfig config = grouped();
+  config.layers = 4;
+  const Result expected = trained({.strategy = "ddp"}, config, 8, 4);
+  const Way ways[] = {
+      {.axes = {{"pp", 2}}, .accumulate = 2},
+      {.axes = {{"pp", 3}}, .schedule = "gpipe", .microbatches = 4},
+      {.axes = {{"dp", 2}, {"pp", 2}}, .strategy = "zero2", .threads = 2, .recomputes = true},
+      {.axes = {{"pp", 4}, {"dp", 2}}, .microbatches = 3},
+      {.axes = {{"pp", 2}, {"a", 1}, {"b", 2}}, .strategy = "hsdp", .schedule = "interleaved"},
+  };
+  for (const Way& way : ways) EXPECT_EQ(trained(way, config, 8, 4), expected) << way;
 }
 
 /// All values of each pair of choices meet: 20 meshes and strategies with 5 of the other choices.
