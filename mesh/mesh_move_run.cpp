@@ -1,15 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 
 #include "mesh/mesh_move.h"
 #include "mesh/steps.h"
+#include "src/base/parallel.h"
 #include "src/comm/transport.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
 #include "weft/extend/hash.h"
 
 namespace weft {
+
+/// The same as `copy` where dtypes are equal, but large parts whose rows are long bypass the
+/// caches: the rank that receives them does not read them now.
+static void copy_part(const MemoryBlock& out, const MemoryBlock& in) {
+  constexpr size_t kLeastRow = 1024, kChunk = size_t{1} << 20;
+  const size_t element = size_of(out.dtype);
+  const auto all = static_cast<size_t>(out.shape.product()) * element;
+  int dim = out.shape.ndim();
+  int64_t length = 1;
+  // The inner dims that both hold without gaps.
+  while (dim > 0 && (out.shape[dim - 1] == 1 ||
+                     (out.strides[dim - 1] == length && in.strides[dim - 1] == length))) {
+    length *= out.shape[--dim];
+  }
+  const size_t row = static_cast<size_t>(length) * element;
+  const bool is_bulk = out.device.kind == DeviceKind::cpu && in.device.kind == DeviceKind::cpu &&
+                       all >= kBulkBytes && row >= kLeastRow && dim <= 1;
+  if (!is_bulk) return copy(out, in);
+  const auto step = [&](const MemoryBlock& block) {
+    return dim == 0 ? 0 : block.strides[0] * static_cast<int64_t>(element);
+  };
+  const int64_t out_step = step(out), in_step = step(in);
+  const auto chunks = static_cast<int64_t>((row + kChunk - 1) / kChunk);
+  parallel_for(static_cast<int64_t>(all / row) * chunks, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t line = i / chunks;
+      const size_t at = static_cast<size_t>(i % chunks) * kChunk;
+      copy_around_caches(out.as<std::byte>() + line * out_step + at,
+                         in.as<std::byte>() + line * in_step + at, std::min(kChunk, row - at));
+    }
+    finish_bulk_writes();
+  });
+}
 
 namespace {
 
@@ -25,7 +60,8 @@ class MeshMoveRun {
       const Box held = plan_.held(i, rank_), wanted = plan_.wanted(i, rank_),
                 both = overlap(held, wanted);
       if (both.shape.product() == 0) continue;
-      copy(blocks_.out[i].part(relative(both, wanted)), blocks_.in[i].part(relative(both, held)));
+      copy_part(blocks_.out[i].part(relative(both, wanted)),
+                blocks_.in[i].part(relative(both, held)));
     }
   }
 
@@ -74,8 +110,8 @@ class MeshMoveRun {
       bytes += plan_.bytes_of(part);
       const void* blocks = shown[static_cast<size_t>(part.from)];
       if (!blocks) continue;
-      copy(place_of(part), static_cast<const MemoryBlock*>(blocks)[phase].part(
-                               relative(part.box, plan_.held(tensor, part.from))));
+      copy_part(place_of(part), static_cast<const MemoryBlock*>(blocks)[phase].part(
+                                    relative(part.box, plan_.held(tensor, part.from))));
     }
     return bytes;
   }
