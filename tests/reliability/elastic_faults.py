@@ -66,20 +66,21 @@ def free_port():
 def mirror(case, plan, rng):
     """One of two hosts that meet over TCP and keep each other's copies is lost and replaced, or its
     rank is killed."""
-    case.change(plan, ranks=2, mesh="", strategy=rng.choice(["full_shard", "ddp"]))
+    case.change(plan, ranks=2, mesh="", steps=40, strategy=rng.choice(["full_shard", "ddp"]))
     plan.flags.pop("--mesh", None)
     goes_on(plan, case, "--redundancy", "mirror")
     plan.port, rank, whole = free_port(), rng.randrange(2), rng.random() < 0.6
 
     def kill(job):
         launcher = job.launcher_of(rank)
+        if job.lines() > plan.settings.steps * 3 // 4:
+            return
         if whole and launcher:
             os.kill(launcher, signal.SIGKILL)
         else:
             job.send(rank, signal.SIGKILL)
 
     what = f"kill -9 of {'host' if whole else 'rank'} {rank}"
-    when = moment(rng, plan.settings.steps)
-    # A host that dies before the first copy leaves nothing to go on from but the checkpoints.
-    plan.actions.append(Action(what, do=kill, **when))
+    # Not near the end: a rank that dies when those of the other host have ended waits for them.
+    plan.actions.append(Action(what, do=kill, **moment(rng, plan.settings.steps // 2)))
     return what

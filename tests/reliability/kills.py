@@ -187,7 +187,7 @@ def kill_once(run, rng, number, figures):
 
 
 def is_left(run):
-    """What the run left: processes, and files in the memory of the host."""
+    """Lists the processes that the run left, and files in the memory of the host."""
     until = time.monotonic() + 5
     while (left := marked(run.mark)) and time.monotonic() < until:
         time.sleep(0.02)
