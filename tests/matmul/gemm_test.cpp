@@ -6,6 +6,7 @@
 #include <array>
 #include <thread>
 
+#include "src/kernels/copy/copy.h"
 #include "src/kernels/kernel.h"
 #include "src/kernels/matmul/product.h"
 #include "src/kernels/matmul/tasks.h"
@@ -294,6 +295,63 @@ TEST(Gemm, FixedProductsHaveEqualBitsForAnyNumberOfThreads) {
           EXPECT_EQ(product_with_threads(dtype, sizes, layout, threads), one)
               << dtype << ' ' << sizes[0] << ", " << sizes[1] << ", " << sizes[2] << ", layout "
               << layout << ", " << threads << " threads";
+        }
+      }
+    }
+  }
+}
+
+/// Rows [i, i + m) and columns [j, j + n) of the product of whole matrices by parts of them, or by
+/// dense copies of these.
+static std::vector<double> part_of_product(DType dtype, const StridedArray& a,
+                                           const StridedArray& b, int layout, bool copies,
+                                           const std::array<int64_t, 4>& part) {
+  const auto& [i, m, j, n] = part;
+  const int64_t k = a.block().shape[1];
+  const std::vector<int> turned = {1, 0};
+  StridedArray own_a(dtype, {m, k}, layout == 2 ? turned : std::vector<int>());
+  StridedArray own_b(dtype, {k, n}, layout == 0 ? turned : std::vector<int>());
+  StridedArray out(dtype, {m, n});
+  const MemoryBlock of_a = a.block().part({{i, 0}, {m, k}}),
+                    of_b = b.block().part({{0, j}, {k, n}});
+  copy(own_a.block(), of_a);
+  copy(own_b.block(), of_b);
+  const FixedProducts fixed;
+  gemm(copies ? own_a.block() : of_a, copies ? own_b.block() : of_b, out.block());
+  return out.values();
+}
+
+TEST(Gemm, FixedProductsHaveEqualBitsForAnyCutOfTheResult) {
+  const ThreadLimit limit(1);
+  std::mt19937 random(7);
+  for (const int64_t k : {1, 24, 43, 191, 256, 257, 700, 1408}) {
+    for (const auto& [m, n] : {std::pair<int64_t, int64_t>{24, 86}, {100, 352}, {257, 129}}) {
+      for (const DType dtype : {f32, bf16}) {
+        for (int layout = 0; layout < 3; ++layout) {
+          const std::vector<int> turned = {1, 0};
+          StridedArray a(dtype, {m, k}, layout == 2 ? turned : std::vector<int>());
+          StridedArray b(dtype, {k, n}, layout == 0 ? turned : std::vector<int>());
+          a.randomize(random);
+          b.randomize(random);
+          const std::vector<double> whole =
+              part_of_product(dtype, a, b, layout, false, {0, m, 0, n});
+          for (const auto& part : {std::array<int64_t, 4>{0, m, 0, n / 2},
+                                   {0, m, n / 2, n - n / 2},
+                                   {m / 2, m - m / 2, 0, n},
+                                   {1, 3, 5, 17},
+                                   {2, 15, 1, 9},
+                                   {7, 1, 0, n},
+                                   {0, m, 3, 1}}) {
+            std::vector<double> expected;
+            for (int64_t i = part[0]; i < part[0] + part[1]; ++i) {
+              const auto row = whole.begin() + i * n + part[2];
+              expected.insert(expected.end(), row, row + part[3]);
+            }
+            for (const bool copies : {false, true})
+              EXPECT_EQ(part_of_product(dtype, a, b, layout, copies, part), expected)
+                  << dtype << ' ' << m << ", " << n << ", " << k << ", layout " << layout
+                  << ", part " << part[0] << ' ' << part[1] << ' ' << part[2] << ' ' << part[3];
+          }
         }
       }
     }

@@ -5,9 +5,10 @@
 
 namespace weft {
 
-/// While an instance exists, the bits of products of matrices on the calling thread do not depend
-/// on the number of its threads: they are cut into tiles by their shapes only, and one thread
-/// computes a tile. Without it oneDNN may cut the reduced dim, by the number of threads.
+/// While an instance exists, the bits of an element of a product of matrices on the calling thread
+/// do not depend on the number of its threads, nor on the numbers of rows and columns, so that a
+/// product of a part has the bits of that part: the reduced dim is cut at fixed places. Without it
+/// oneDNN cuts that dim by the shape and the number of threads.
 class WEFT_API FixedProducts : NotCopied {
  public:
   explicit FixedProducts(bool on = true);

@@ -108,8 +108,12 @@ namespace host {
 /// be idle.
 template <class At>
 static void multiply_all(int64_t count, int threads, bool divides, const At& product) {
-  if (FixedProducts::are_on() || (threads > 1 && (divides || count >= 4 * threads))) {
-    return run_tasks(count, threads, [&](int64_t i, int) { multiply(product(i)); });
+  const bool are_fixed = FixedProducts::are_on();
+  if (are_fixed || (threads > 1 && (divides || count >= 4 * threads))) {
+    return run_tasks(count, threads, [&](int64_t i, int) {
+      const FixedProducts fixed(are_fixed);
+      multiply(product(i));
+    });
   }
   for (int64_t i = 0; i < count; ++i) multiply(product(i));
 }

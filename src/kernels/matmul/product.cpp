@@ -264,52 +264,15 @@ template <class T> static void multiply_complex(const Product& p) {
   }
 }
 
-static bool& products_are_fixed() {
-  static thread_local bool are_fixed = false;
-  return are_fixed;
-}
-
-FixedProducts::FixedProducts(bool on) : before_(std::exchange(products_are_fixed(), on)) {}
-FixedProducts::~FixedProducts() { products_are_fixed() = before_; }
-bool FixedProducts::are_on() { return products_are_fixed(); }
-
-#ifdef WEFT_WITH_ONEDNN
-/// Cuts the longer side of the result: at most 8 tiles, of at least 128 rows or columns.
-static void multiply_in_tiles(const Product& given) {
-  constexpr int64_t kWorthTiles = int64_t{1} << 20, kMostTiles = 8, kLeast = 128, kMultiple = 64;
-  const bool by_rows = given.m >= given.n;
-  const int64_t size = by_rows ? given.m : given.n;
-  const bool cuts = given.m * given.n * given.k >= kWorthTiles;
-  const int64_t share = (size + kMostTiles - 1) / kMostTiles;
-  const int64_t each =
-      cuts ? std::max(kLeast, (share + kMultiple - 1) / kMultiple * kMultiple) : size;
-  run_tasks((size + each - 1) / each, usable_threads(), [&](int64_t i, int) {
-    Product tile = given;
-    const int64_t first = i * each, count = std::min(each, size - first);
-    if (by_rows) {
-      tile.m = count;
-      tile.a = given.a.rows_from(first);
-      tile.c = given.c.rows_from(first);
-    } else {
-      tile.n = count;
-      tile.b = given.b.transposed().rows_from(first).transposed();
-      tile.c = given.c.transposed().rows_from(first).transposed();
-      if (given.bias) {
-        tile.bias = element_at(const_cast<void*>(given.bias), first, given.bias_dtype);
-      }
-    }
-    multiply_onednn(tile);
-  });
-}
-#endif
-
 void multiply(const Product& product) {
   if (product.m == 0 || product.n == 0) return;
   const bool tiny = product.m * product.n * product.k <= kTinyProduct;
   const bool in_f32 = product.a.dtype <= DType::f16 && product.c.dtype <= DType::f16;
-  if (in_f32 && !tiny && is_narrow(product)) return multiply_narrow(product);
+  // A fixed product is computed in one way, whatever its numbers of rows and columns.
+  const bool is_fixed = in_f32 && product.k > 0 && FixedProducts::are_on();
+  if (in_f32 && !tiny && !is_fixed && is_narrow(product)) return multiply_narrow(product);
 #ifdef WEFT_WITH_ONEDNN
-  if (in_f32 && !tiny && FixedProducts::are_on()) return multiply_in_tiles(product);
+  if (is_fixed) return multiply_in_tiles(product);
   if (in_f32 && !tiny) return multiply_onednn(product);
 #endif
   const bool in_f64 = product.a.dtype == DType::f64 && product.c.dtype == DType::f64;

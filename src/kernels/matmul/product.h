@@ -111,6 +111,10 @@ template <class T> void fetch_ahead(const T* row, int64_t elements) {
 /// per thread.
 void multiply_onednn(const Product& product);
 
+/// The same for FixedProducts: cuts the longer side of the result into at most 8 tiles, of at least
+/// 128 rows or columns.
+void multiply_in_tiles(const Product& product);
+
 /// Computes a product of f64, c64 or c128 by BLAS; m, n, k are from 1 to INT32_MAX. Returns false,
 /// with nothing done, where OpenBLAS is missing.
 bool multiply_by_blas(const Product& product);
