@@ -131,7 +131,7 @@ struct KeptJob {
   std::unique_ptr<JobFolder> folder;
   std::unique_ptr<ElasticRanks> elastic;
   bool has_copies = false;
-  /// Of a job that may start its ranks again.
+  /// Set where the job may start its ranks again.
   std::unique_ptr<JobSignals> signals;
 
   explicit KeptJob(const LaunchedProgram& o) : has_copies(o.redundancy != "none") {
@@ -218,8 +218,9 @@ static std::vector<std::string> restarted(std::vector<std::string> command) {
     fail("run: --save of weft train is missing, expected a directory for --restarts to go on from");
   }
   // The run's own folder as soon as it has a checkpoint, also where the first start began from
-  // another one.
-  if (!flag_of(command, "--resume").empty() && !has_checkpoint(save)) return command;
+  // another one. Ranks of all hosts must have the same flags, in the same order.
+  const std::string resume = flag_of(command, "--resume");
+  if (!resume.empty() && (resume == save || !has_checkpoint(save))) return command;
   std::erase_if(command, [](const std::string& word) { return word.starts_with("--resume="); });
   const auto given = std::ranges::find(command, "--resume");
   if (given != command.end() && given + 1 != command.end()) command.erase(given, given + 2);

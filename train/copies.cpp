@@ -46,7 +46,7 @@ void RunSaver::begin_copies() {
 
 void RunSaver::begin_copier() {
   if (!copies_) return;
-  // It takes what it finds now for this run's: the copy that another host had is there.
+  // The copies that exist now count as this run's, also the one that came from another host.
   copier_.emplace(
       world_, copies_->folder(),
       CheckpointOptions{
