@@ -340,6 +340,8 @@ class MoveAgreement {
     for (size_t i = 0; i < moved_.size(); ++i) {
       if (records_ && state_->items[i].requires_grad) state_->recorded.push_back(i);
     }
+    state_->same_ranks = std::ssize(from_ranks_.ranks) == state_->ranks.size() &&
+                         std::ssize(to_ranks_.ranks) == state_->ranks.size();
     state_->plan.emplace(std::move(moved_), std::move(from_ranks_), std::move(to_ranks_),
                          std::move(hosts), options_.round_bytes);
   }

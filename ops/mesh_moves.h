@@ -30,9 +30,12 @@ struct MeshMove::State {
   /// In the order of their names.
   std::vector<MoveItem> items;
   std::optional<MeshMovePlan> plan;
-  /// Indices of the tensors that are recorded, and the move of their gradients.
+  /// True when all ranks are in both meshes: then each has the graph of the gradients, too.
+  bool same_ranks = false;
+  /// Indices of the tensors that are recorded, the move of their gradients, and that of the
+  /// gradients of these.
   std::vector<size_t> recorded;
-  std::optional<MeshMovePlan> back;
+  std::optional<MeshMovePlan> back, again;
 };
 
 /// Agrees with the ranks of both meshes on what moves, and plans it. Collective.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "weft/to_mesh.h"
 
+#include <numeric>
 #include <ostream>
 #include <utility>
 
@@ -14,7 +15,7 @@
 
 namespace weft {
 
-static constexpr const char* kNoSecondDerivative = "move the tensor before it is differentiated";
+static constexpr const char* kNoSecondDerivative = "move it between meshes of the same ranks";
 
 static bool is_source(const MoveItem& item) { return static_cast<bool>(item.given); }
 static bool is_target(const MoveItem& item) { return static_cast<bool>(item.target); }
@@ -25,23 +26,35 @@ static std::vector<MemoryBlock> blocks_of(const Tensors& tensors) {
   return blocks;
 }
 
-/// Returns the gradients of the recorded tensors over the mesh that they came from; none on ranks
-/// outside of it. `gradients` are those of the results; empty ones count as zeros.
-static Tensors gradients_moved_back(const MeshMove::State& state, const Tensors& gradients) {
-  check_first_order("to_mesh", kNoSecondDerivative);
+/// Moves gradients of the recorded tensors to the mesh that they came from (`back`), or gradients
+/// of those gradients the other way; empty ones count as zeros. Returns those of this rank in the
+/// mesh that they move to.
+static Tensors moved_gradients(const std::shared_ptr<MeshMove::State>& state, bool back,
+                               const Tensors& gradients) {
+  if (!state->same_ranks) check_first_order("to_mesh", kNoSecondDerivative);
   Tensors in, out;
-  for (size_t i = 0; i < state.recorded.size(); ++i) {
-    const MoveItem& item = state.items[state.recorded[i]];
-    if (is_source(item)) out.push_back(new_tensor(item.sent, state.device));
-    if (!is_target(item)) continue;
-    in.push_back(gradients[i]);
-    if (in.back()) continue;
-    const Sharding& sharding = item.received->sharding;
-    in.back() =
-        zeros(item.shape, {.dtype = item.dtype, .device = state.device, .sharding = sharding});
+  for (size_t i = 0; i < state->recorded.size(); ++i) {
+    const MoveItem& item = state->items[state->recorded[i]];
+    const Ref<Layout>& from = back ? item.received : item.sent;
+    const Ref<Layout>& to = back ? item.sent : item.received;
+    if (back ? is_target(item) : is_source(item)) {
+      const TensorOptions like{
+          .dtype = item.dtype, .device = state->device, .sharding = from->sharding};
+      in.push_back(gradients[i] ? gradients[i] : zeros(item.shape, like));
+    }
+    if (back ? is_source(item) : is_target(item)) out.push_back(new_tensor(to, state->device));
   }
-  run(*state.back, state.ranks, {blocks_of(in), blocks_of(out), state.device});
-  return out;
+  if (!back && !state->again) {
+    std::vector<size_t> all(state->recorded.size());
+    std::iota(all.begin(), all.end(), size_t{0});
+    state->again.emplace(state->back->reversed(all));
+  }
+  run(back ? *state->back : *state->again, state->ranks,
+      {blocks_of(in), blocks_of(out), state->device});
+  if (!state->same_ranks || !Context::current().grad_enabled) return out;
+  return record_repeated("to_mesh", in, out, [state, back](const Tensors& seconds) {
+    return moved_gradients(state, !back, seconds);
+  });
 }
 
 /// Records the results of the recorded tensors, or scalars in their place on ranks that have none,
@@ -55,7 +68,7 @@ static void record_move_of(const std::shared_ptr<MeshMove::State>& state, const 
     outputs.push_back(received[i] ? received[i] : zeros({}));
   }
   outputs = record_repeated("to_mesh", inputs, outputs, [state](const Tensors& gradients) {
-    return gradients_moved_back(*state, gradients);
+    return moved_gradients(state, true, gradients);
   });
   for (size_t i = 0; i < outputs.size(); ++i) received[state->recorded[i]] = outputs[i];
 }

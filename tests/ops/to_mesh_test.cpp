@@ -191,15 +191,75 @@ TEST(ToMesh, MovesGradientsBack) {
   });
 }
 
-TEST(ToMesh, RefusesASecondDerivative) {
+/// Parts of 8 MiB and more are copied around the caches: whole ones, and rows that begin anywhere.
+TEST(ToMesh, LargePartsArrive) {
   on_ranks(2, [](const Communicator& world) {
+    constexpr int64_t kRows = 4097, kColumns = 2103;
     const DeviceMesh a(world, {{"a", 2}}), b(world, {{"b", 2}});
-    Tensor x = numbers({4}, 0, Sharding(a, {Shard(0)}));
-    x.set_requires_grad();
-    const Tensor y = sum(mul(to_mesh(x, b, {}), to_mesh(x, b, {})));
-    expect_mistake([&] { (void)grad({y}, {x}, {.create_graph = true}); },
+    Tensor x = empty({kRows, kColumns}, {.sharding = Sharding(a, {Shard(0)})});
+    // The least bits of an element's number.
+    const auto element = [&](int64_t row, int64_t column) {
+      return static_cast<float>((row * kColumns + column) & 0xffff);
+    };
+    const auto visit = [&](const Tensor& tensor, int64_t row, int64_t column, const auto& each) {
+      const Tensor local = tensor.local();
+      auto* at = local.block().as<float>();
+      for (int64_t i = 0; i < local.shape()[0]; ++i) {
+        for (int64_t j = 0; j < local.shape()[1]; ++j) each(*at++, element(row + i, column + j));
+      }
+    };
+    const bool second = world.rank() == 1;
+    visit(x, second ? (kRows + 1) / 2 : 0, 0, [](float& value, float as) { value = as; });
+    int64_t wrong = 0;
+    const auto compare = [&](float value, float expected) { wrong += value != expected; };
+    visit(to_mesh(x, b, {Replicate()}), 0, 0, compare);
+    visit(to_mesh(x, b, {Shard(1)}), 0, second ? (kColumns + 1) / 2 : 0, compare);
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
+/// y = sum(moved x cubed): the first derivative is 3 x^2, the second one of its sum 6 x, and the
+/// third one 6.
+TEST(ToMesh, DerivativesMoveToo) {
+  for (const int ranks : {1, 3, 4}) {
+    on_ranks(ranks, [](const Communicator& world) {
+      const DeviceMesh a(world, {{"a", world.size()}});
+      const DeviceMesh b = world.size() == 4 ? DeviceMesh(world, {{"b", 2}, {"c", 2}})
+                                             : DeviceMesh(world, {{"b", world.size()}});
+      Tensor x = numbers({5, 2}, 1, Sharding(a, {Shard(0)}));
+      x.set_requires_grad();
+      const Tensor moved = to_mesh(x, b, {Shard(1)});
+      const Tensor y = sum(mul(moved, mul(moved, moved)));
+      Tensor gradient = grad({y}, {x}, {.create_graph = true})[0];
+      const std::vector<double> values = small_numbers({5, 2}, 1);
+      std::vector<double> expected = values;
+      for (size_t i = 0; i < values.size(); ++i) expected[i] = 3 * values[i] * values[i];
+      expect_values(whole_values(gradient), expected);
+      gradient = grad({sum(gradient)}, {x}, {.create_graph = true})[0];
+      for (size_t i = 0; i < values.size(); ++i) expected[i] = 6 * values[i];
+      expect_values(whole_values(gradient), expected);
+      sum(gradient).backward();
+      expect_values(whole_values(x.grad()), std::vector<double>(values.size(), 6));
+    });
+  }
+}
+
+TEST(ToMesh, RefusesADerivativeThatARankCannotCall) {
+  on_ranks(2, [](const Communicator& world) {
+    const int first[] = {0};
+    const DeviceMesh b(world, {{"b", 2}});
+    DeviceMesh a;
+    Tensor x;
+    if (world.rank() == 0) {
+      a = DeviceMesh(world.subgroup(first, "first"), {{"a", 1}});
+      x = numbers({4}, 0, Sharding(a, {Shard(0)}));
+      x.set_requires_grad();
+    }
+    const Tensor y = sum(to_mesh(x, b, {}, {.ranks = world}));
+    const Tensors inputs = x ? Tensors{x} : Tensors{y};
+    expect_mistake([&] { (void)grad({y}, inputs, {.create_graph = true}); },
                    "to_mesh: its gradient has no derivative, expected a backward without "
-                   "create_graph; move the tensor before it is differentiated");
+                   "create_graph; move it between meshes of the same ranks");
   });
 }
 
