@@ -285,7 +285,8 @@ void add_train(CLI::App& program, int& code) {
                   "the order of the ranks, cuDNN's gradient of attention in one order");
   train->add_flag("--reproducible", o.reproducible,
                   "Compute the same bits on any number of ranks and threads, by any --strategy and "
-                  "--accumulate: a row at a time, on the CPU, in axes of --mesh that cut rows");
+                  "--accumulate: a row at a time, on the CPU, in axes of --mesh that cut rows, pp, "
+                  "and tp=2 or cp=2");
   begin_group(*train, "Steps and optimizer");
   add_numbers(*train, o);
   add_pipeline_flags(*train, o.parallel, o.pipeline_given);

@@ -7,6 +7,7 @@
 #include "nn/transformer_block.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/layers.h"
 #include "weft/ops/along_dim.h"
 #include "weft/ops/documents.h"
@@ -336,6 +337,7 @@ Tensor TransformerModel::loss(const Tensor& ids, const Tensor& targets,
       if (is_sum) balance = mul(balance, counted(targets));
       if (reduction != LossReduction::none) loss = loss + balance;
     }
+    if (const FixedSums* sums = FixedSums::current()) loss = sums->reduced(loss);
     return Tensors{divisor > 0 ? div(loss, divisor) : loss};
   })[0];
 }

@@ -1,38 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "ops/attention_call.h"
 #include "ops/definition.h"
 #include "ops/dims.h"
+#include "ops/halves.h"
 #include "ops/promotion.h"
 #include "src/kernels/attention/attention.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/extend/attention.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/extend/tape.h"
 #include "weft/ops.h"
 
 namespace weft {
 
 namespace {
-
-/// Flags of a call: whether it is causal, and which optional operands follow q, k, v (in backward:
-/// q, k, v, out, lse, dout), in this order.
-enum AttentionFlag : int64_t {
-  kCausal = 1,
-  kMask = 2,
-  kSinks = 4,
-  kSegments = 8,
-  kAlibi = 16,
-  kMaskGradient = 32
-};
-
-struct AttentionStructure {
-  int64_t flags, window;
-  bool has(int64_t flag) const { return (flags & flag) != 0; }
-};
-
-struct AttentionValues {
-  double scale, softcap, dropout, mod0 = 0, mod1 = 0, mod2 = 0;
-};
 
 /// A custom mod, for the ops that have one.
 using Mod = std::optional<ScoreMod>;
@@ -59,6 +42,8 @@ static AttentionArguments attention_arguments(const Call& c, int operand, const 
       .origin = {box.offset[0], box.offset[2], c.in_shape(0)[2], c.in_shape(0)[1]},
       .mod = mod ? &*mod : nullptr,
       .mod_bytes = &c.attributes().values[3]};
+  const FixedSums* sums = FixedSums::current();
+  if (sums && values.dropout > 0) arguments.origin.batch += sums->first_row();
   if (structure.has(kMask)) arguments.mask = c.in(operand++);
   if (structure.has(kSinks)) arguments.sinks = c.in(operand++);
   if (structure.has(kSegments)) arguments.segments = c.in(operand++);
@@ -126,6 +111,26 @@ static OpSpec attention_spec(const std::string& name, bool backward) {
           }};
 }
 
+/// Computes the gradients that come from the queries [begin, end).
+static void differentiate_queries(const Call& c, const Mod& mod, int64_t begin, int64_t end,
+                                  const MemoryBlock& dk, const MemoryBlock& dv) {
+  const auto of_queries = [&](const MemoryBlock& x) { return range_of(x, 1, begin, end); };
+  const DenseBlock q = DenseBlock::of_rows(of_queries(c.in(0))), k = DenseBlock::of_rows(c.in(1)),
+                   v = DenseBlock::of_rows(c.in(2)),
+                   dout = DenseBlock::of_rows(of_queries(c.in(5)));
+  const bool of_mask = unpack<AttentionStructure>(c.attributes().structure).has(kMaskGradient);
+  AttentionArguments arguments = attention_arguments(c, 6, mod);
+  arguments.query_offset = *arguments.query_offset + begin;
+  attention_backward(
+      {{heads_first(q), heads_first(k), heads_first(v), heads_first(of_queries(c.in(3))),
+        range_of(c.in(4), 2, begin, end), arguments},
+       heads_first(dout),
+       heads_first(of_queries(c.out(0))),
+       heads_first(dk),
+       heads_first(dv),
+       of_mask ? c.out(3) : MemoryBlock()});
+}
+
 /// operands: q, k, v, out, logsumexp, gradient of out, and the optional ones. dk and dv are sums
 /// over the queries, so they are Partial when the sequence of queries is sharded; the gradient of a
 /// mask that broadcasts is one over what it broadcasts to.
@@ -134,16 +139,17 @@ static OpSpec attention_backward_spec(const std::string& name, const Mod& mod,
   OpSpec spec = attention_spec(name, true);
   spec.samples = std::move(samples);
   spec.forward = [mod](const Call& c) {
-    const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
-                     v = DenseBlock::of_rows(c.in(2)), dout = DenseBlock::of_rows(c.in(5));
-    const bool of_mask = unpack<AttentionStructure>(c.attributes().structure).has(kMaskGradient);
-    attention_backward({{heads_first(q), heads_first(k), heads_first(v), heads_first(c.in(3)),
-                         c.in(4), attention_arguments(c, 6, mod)},
-                        heads_first(dout),
-                        heads_first(c.out(0)),
-                        heads_first(c.out(1)),
-                        heads_first(c.out(2)),
-                        of_mask ? c.out(3) : MemoryBlock()});
+    const bool has_mask = unpack<AttentionStructure>(c.attributes().structure).has(kMask);
+    const int64_t half = has_mask ? 0 : half_of(c, 0, 1), queries = c.in(0).shape[1];
+    const MemoryBlock &dk = c.out(1), &dv = c.out(2);
+    if (half == 0) return differentiate_queries(c, mod, 0, queries, dk, dv);
+    const DenseMemory second(dk.shape, dk.dtype, dk.device);
+    add_by_halves(dv, false, half, queries,
+                  [&](int64_t begin, int64_t end, const MemoryBlock& to, bool) {
+                    const bool is_first = begin == 0;
+                    differentiate_queries(c, mod, begin, end, is_first ? dk : second.block, to);
+                  });
+    accumulate(dk, second.block);
   };
   return spec;
 }
@@ -155,80 +161,6 @@ static Tensor sinks_gradient(const Grad& g, const Tensor& sinks) {
   const Tensor deltas = sum(mul(as_dtype(out, dtype), as_dtype(g.grad(), dtype)), {3});
   const Tensor p = exp(sub(reshape(sinks, {1, sinks.size(0), 1}), lse));
   return neg(sum(mul(p, permute(deltas, {0, 2, 1})), {0, 2}));
-}
-
-/// Scores of [b, g, r, s, t] that hidden keys do not have: -1e30 there, and whether a key counts.
-struct DefinedScores {
-  Tensor scores, counts;
-};
-
-/// The scores after all changes, and which keys each query attends to. `heads` splits a dim of
-/// query heads into those of keys, and queries for each of these.
-static DefinedScores defined_scores(std::span<const Tensor> given, const Attributes& attributes,
-                                    const Shape& heads) {
-  const auto structure = unpack<AttentionStructure>(attributes.structure);
-  const auto values = unpack<AttentionValues>(attributes.values);
-  const int64_t b = given[0].size(0), s = given[0].size(1), t = given[1].size(1);
-  const Tensor q = widened(
-      permute(reshape(given[0], {b, s, heads[0], heads[1], given[0].size(3)}), {0, 2, 3, 1, 4}));
-  const Tensor k = widened(unsqueeze(permute(given[1], {0, 2, 3, 1}), 2));
-  Tensor scores = mul(matmul(q, k), values.scale);
-  if (values.softcap > 0) scores = mul(tanh(mul(scores, 1 / values.softcap)), values.softcap);
-  const Tensor at = unsqueeze(numbers_next_to(scores, t - s, t), -1);
-  const Tensor distance = sub(at, numbers_next_to(scores, 0, t));
-  Tensor counts = greater_equal(distance, structure.has(kCausal) ? 0 : -t - s);
-  if (structure.window > 0) counts = logical_and(counts, less(abs(distance), structure.window));
-  size_t next = 3;
-  const Tensor mask = structure.has(kMask) ? given[next++] : Tensor();
-  if (structure.has(kSinks)) ++next;
-  const Tensor segments = structure.has(kSegments) ? given[next++] : Tensor();
-  if (structure.has(kAlibi)) {
-    const Tensor slopes = reshape(widened(given[next].detach()), {heads[0], heads[1], 1, 1});
-    scores = sub(scores, mul(slopes, as_dtype(abs(distance), scores.dtype())));
-  }
-  if (mask) {
-    const Shape each = mask.size(1) != 1 ? heads : Shape{1, 1};
-    const Tensor five = reshape(mask, {mask.size(0), each[0], each[1], mask.size(2), mask.size(3)});
-    const bool adds = mask.dtype() != boolean;
-    adds ? scores = add(scores, five) : counts = logical_and(counts, five);
-  }
-  if (segments) {
-    const Tensor own = reshape(slice(segments, 1, t - s, t), {b, 1, 1, s, 1});
-    counts = logical_and(counts, equal(own, reshape(segments, {b, 1, 1, 1, t})));
-  }
-  counts = logical_and(counts, greater(scores, -1e30));
-  return {where(counts, scores, full({}, -1e30, options_next_to(scores, scores.dtype()))), counts};
-}
-
-/// The whole softmax: what the kernels compute in tiles.
-static Tensors attention_definition(std::span<const Tensor> given, const Attributes& attributes) {
-  const auto structure = unpack<AttentionStructure>(attributes.structure);
-  const int64_t b = given[0].size(0), s = given[0].size(1), heads = given[0].size(2),
-                groups = given[1].size(2), d = given[0].size(3);
-  const Shape split = {groups, heads / groups};
-  const auto [scores, counts] = defined_scores(given, attributes, split);
-  Tensor most = max(scores, {-1}, true).detach();
-  Tensor sinks;
-  if (structure.has(kSinks)) {
-    sinks = reshape(widened(given[structure.has(kMask) ? 4 : 3]), {groups, heads / groups, 1, 1});
-    most = maximum(most, sinks.detach());
-  }
-  const Tensor parts = mul(exp(sub(scores, most)), as_dtype(counts, scores.dtype()));
-  Tensor total = sum(parts, {-1}, true);
-  if (sinks) total = add(total, exp(sub(sinks, most)));
-  Tensor p = div(parts, masked_fill(total, equal(total, 0), 1));
-  if (const double drop = unpack<AttentionValues>(attributes.values).dropout; drop > 0) {
-    const int64_t t = given[1].size(1);
-    const Shape rows = {b, heads, s, (t + 3) / 4 * 4};
-    const Tensor ones_of = full(rows, 1, options_next_to(p, p.dtype()));
-    const Tensor factors =
-        slice(dropout_by({.values = {drop}, .random = attributes.random}, ones_of), 3, 0, t);
-    p = mul(p, reshape(factors, p.shape()));
-  }
-  const Tensor v = widened(unsqueeze(permute(given[2], {0, 2, 1, 3}), 2));
-  const Tensor out = reshape(permute(matmul(p, v), {0, 3, 1, 2, 4}), {b, s, heads, d});
-  const Tensor lse = reshape(add(log(total), most), {b, heads, s});
-  return {as_dtype(out, given[0].dtype()), lse};
 }
 
 static void give_attention_gradients(const Grad& g, const Op& backward_op,
@@ -252,16 +184,27 @@ static void give_attention_gradients(const Grad& g, const Op& backward_op,
   if (structure.has(kSinks) && g.wants(sinks)) g.give(sinks, sinks_gradient(g, g.in(sinks)));
 }
 
+/// Computes the results of the queries [begin, end).
+static void attend_queries(const Call& c, const Mod& mod, int64_t begin, int64_t end) {
+  const auto of_queries = [&](const MemoryBlock& x) { return range_of(x, 1, begin, end); };
+  const DenseBlock q = DenseBlock::of_rows(of_queries(c.in(0))), k = DenseBlock::of_rows(c.in(1)),
+                   v = DenseBlock::of_rows(c.in(2));
+  AttentionArguments arguments = attention_arguments(c, 3, mod);
+  arguments.query_offset = *arguments.query_offset + begin;
+  attention({heads_first(q), heads_first(k), heads_first(v), heads_first(of_queries(c.out(0))),
+             range_of(c.out(1), 2, begin, end), arguments});
+}
+
 /// results: out and, for the gradient, the logsumexp of each query's scores.
 static OpSpec attention_forward_spec(const std::string& name, const Mod& mod, const Op& backward_op,
                                      std::vector<OpSample> samples = {}) {
   OpSpec spec = attention_spec(name, false);
   spec.samples = std::move(samples);
   spec.forward = [mod](const Call& c) {
-    const DenseBlock q = DenseBlock::of_rows(c.in(0)), k = DenseBlock::of_rows(c.in(1)),
-                     v = DenseBlock::of_rows(c.in(2));
-    attention({heads_first(q), heads_first(k), heads_first(v), heads_first(c.out(0)), c.out(1),
-               attention_arguments(c, 3, mod)});
+    const bool has_mask = unpack<AttentionStructure>(c.attributes().structure).has(kMask);
+    const int64_t half = has_mask ? 0 : half_of(c, 0, 1), queries = c.in(0).shape[1];
+    if (half > 0) attend_queries(c, mod, 0, half);
+    attend_queries(c, mod, half, queries);
   };
   if (!mod) spec.definition = attention_definition;
   spec.backward = [backward_op, definition = spec.definition](const Grad& g) {

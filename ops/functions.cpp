@@ -8,6 +8,7 @@
 #include "src/kernels/math/math.h"
 #include "src/kernels/random/random.h"
 #include "weft/context.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/ops/indexing.h"
 #include "weft/ops/networks.h"
 #include "weft/ops/special.h"
@@ -242,7 +243,11 @@ static const Op dropout_op = register_op({
     .forward =
         [](const Call& c) {
           const auto& [seed, stream] = c.attributes().random;
-          const Region in = c.in_region(0), out = c.out_region();
+          const Region in = c.in_region(0);
+          Region out = c.out_region();
+          if (const FixedSums* sums = FixedSums::current()) {
+            out.box.offset[0] += sums->first_row(), out.shape[0] += sums->first_row();
+          }
           dropout(out.block, in.block, out.box, out.shape, {seed, stream}, c.value(0));
         },
     .backward = [](const Grad& g) { g.give(0, dropout_op, {g.grad()}, g.attributes()); },

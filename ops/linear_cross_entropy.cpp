@@ -7,6 +7,7 @@
 #include "mesh/rows.h"
 #include "ops/definition.h"
 #include "ops/dims.h"
+#include "ops/halves.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "ops/take.h"
@@ -121,8 +122,7 @@ static void head_stage(const Call& c) {
 }
 
 /// The statistics of all parts: results 1 and 2, and sums of weighted logits.
-static void combine_head_parts(const Call& c, const HeadStatistics& rows) {
-  const MemoryBlock& parts = c.stage(0);
+static void combine_head_parts(const MemoryBlock& parts, const HeadStatistics& rows) {
   const auto statistic = [&](int64_t i) {
     const MemoryBlock all = slice_at(parts, 1, i);
     return MemoryBlock{
@@ -131,6 +131,70 @@ static void combine_head_parts(const Call& c, const HeadStatistics& rows) {
   logsumexp(rows.lse, statistic(0), 0);
   reduce(Reduction::sum, rows.picked, statistic(1), {0});
   reduce(Reduction::sum, rows.weighted, statistic(2), {0});
+}
+
+/// The classes [begin, end) of a head.
+static LinearHead classes_of(const LinearHead& head, int64_t begin, int64_t end) {
+  LinearHead part = head;
+  part.weight = range_of(head.weight, 0, begin, end);
+  part.bias = range_of(head.bias, 0, begin, end);
+  part.first += begin;
+  return part;
+}
+
+/// The statistics of all classes from those of the halves [0, half) and [half, classes).
+static void add_head_halves(const LinearHead& head, int64_t half, const HeadStatistics& rows) {
+  const DenseMemory parts({2, 3, rows.lse.numel()}, f64, rows.lse.device);
+  for (int64_t i = 0; i < 2; ++i) {
+    const MemoryBlock own = slice_at(parts.block, 0, i);
+    const auto row = [&](int64_t at) { return HeadOperands::as_rows(slice_at(own, 0, at)); };
+    linear_head_statistics(classes_of(head, i == 0 ? 0 : half, i == 0 ? half : head.classes),
+                           {row(0), row(1), row(2)});
+  }
+  combine_head_parts(parts.block, rows);
+}
+
+namespace {
+
+/// The vectors that a gradient of a head reads, and the gradients of x and bias.
+struct HeadGradients {
+  MemoryBlock lse, picked, dloss, dx, dbias;
+};
+
+}  // namespace
+
+/// The gradients of rows [begin, end); adds the classes' to dx by halves [0, half) and
+/// [half, classes) unless `half` is 0.
+static void differentiate_rows_of_head(const LinearHead& given, const HeadGradients& all,
+                                       int64_t begin, int64_t end, int64_t half,
+                                       const MemoryBlock& dweight, const MemoryBlock& dbias,
+                                       bool accumulate) {
+  const auto rows = [&](const MemoryBlock& x) { return range_of(x, 0, begin, end); };
+  LinearHead head = given;
+  head.x = rows(given.x), head.targets = rows(given.targets);
+  add_by_halves(rows(all.dx), false, half, head.weight.shape[0],
+                [&](int64_t from, int64_t to, const MemoryBlock& dx, bool) {
+                  linear_head_backward(classes_of(head, from, to), rows(all.lse), rows(all.picked),
+                                       rows(all.dloss), dx, range_of(dweight, 0, from, to),
+                                       range_of(dbias, 0, from, to), accumulate);
+                });
+}
+
+/// Adds the tokens' gradients by halves [0, tokens) and the others too, unless `tokens` is 0.
+static void differentiate_head(const LinearHead& head, const HeadGradients& all,
+                               const MemoryBlock& dweight, bool accumulate, int64_t half,
+                               int64_t tokens) {
+  const MemoryBlock& dbias = all.dbias;
+  const bool splits_bias = dbias.shape.ndim() > 0 && tokens > 0;
+  const DenseMemory other(splits_bias ? dbias.shape : Shape{0}, splits_bias ? dbias.dtype : f32,
+                          dweight.device);
+  add_by_halves(dweight, accumulate, tokens, head.x.shape[0],
+                [&](int64_t begin, int64_t end, const MemoryBlock& to, bool accumulates) {
+                  differentiate_rows_of_head(head, all, begin, end, half, to,
+                                             begin > 0 && splits_bias ? other.block : dbias,
+                                             accumulates);
+                });
+  if (splits_bias) weft::accumulate(dbias, other.block);
 }
 
 /// operands: weight, x, targets, lse and picked (results of forward), the gradient of the losses,
@@ -145,12 +209,15 @@ static const Op linear_cross_entropy_backward_op = register_op({
           const HeadOperands operands(c, 6);
           const DenseBlock lse = DenseBlock::of(c.in(3)), picked = DenseBlock::of(c.in(4)),
                            dloss = DenseBlock::of(c.in(5));
-          const MemoryBlock dx =
-              dense_block(c.out(1).data, c.out(1).dtype, operands.head.x.shape, c.out(1).device);
-          linear_head_backward(operands.head, HeadOperands::as_rows(lse),
-                               HeadOperands::as_rows(picked), HeadOperands::as_rows(dloss), dx,
-                               c.out(0), has(c.attributes(), kBias) ? c.out(2) : MemoryBlock(),
-                               c.accumulate(0));
+          const HeadGradients gradients{
+              HeadOperands::as_rows(lse), HeadOperands::as_rows(picked),
+              HeadOperands::as_rows(dloss),
+              dense_block(c.out(1).data, c.out(1).dtype, operands.head.x.shape, c.out(1).device),
+              has(c.attributes(), kBias) ? c.out(2) : MemoryBlock()};
+          const int64_t half = half_of(c, 0, 0);
+          const bool is_row = c.in(2).shape.ndim() == 2 && c.in(2).shape[0] == 1;
+          const int64_t tokens = is_row ? half_of(c, 2, 1) : 0;
+          differentiate_head(operands.head, gradients, c.out(0), c.accumulate(0), half, tokens);
         },
     .accumulates = {0},
     .products = [](const Attributes&) { return 3.0; },
@@ -179,7 +246,9 @@ static const Op linear_cross_entropy_op = register_op({
           const HeadStatistics rows{HeadOperands::as_rows(c.out(1)),
                                     HeadOperands::as_rows(c.out(2)), weighted.block};
           if (c.staged()) {
-            combine_head_parts(c, rows);
+            combine_head_parts(c.stage(0), rows);
+          } else if (const int64_t half = half_of(c, 0, 0)) {
+            add_head_halves(operands.head, half, rows);
           } else {
             linear_head_statistics(operands.head, rows);
           }
@@ -257,7 +326,8 @@ Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor&
                             const LinearCrossEntropyOptions& options) {
   check_head(x, weight, targets, options);
   const CrossEntropyOptions& loss = options.loss;
-  if (rows_of_a_rank(targets) * weight.size(0) <= options.whole_up_to) {
+  const bool is_small = rows_of_a_rank(targets) * weight.size(0) <= options.whole_up_to;
+  if (is_small && !FixedSums::current()) {
     return cross_entropy(whole_logits(x, weight, options), targets, loss);
   }
   const DType dtype = promote(as_floating(kHeadName, x).dtype(), weight.dtype());

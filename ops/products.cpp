@@ -6,6 +6,7 @@
 #include "ops/engine/call_watch.h"
 #include "ops/engine/engine.h"
 #include "ops/engine/tensor_body.h"
+#include "ops/halves.h"
 #include "ops/moved_parts.h"
 #include "ops/promotion.h"
 #include "src/kernels/kernel.h"
@@ -26,6 +27,19 @@ template <class Product> static void multiply_rows(const Call& c, const Product&
   parts ? parts->compute(c.in(0), c.out(), product) : product(c.in(0), c.out());
 }
 
+/// out = a [..., k] by b [k, n], and the bias: contracts the halves [0, half) and [half, k) of k
+/// one after the other, unless `half` is 0.
+static void gemm_by_halves(const MemoryBlock& a, const MemoryBlock& b, const MemoryBlock& out,
+                           float beta, const MemoryBlock* bias, int64_t half) {
+  const int of_a = a.shape.ndim() - 1, of_b = b.shape.ndim() - 2;
+  if (half == 0) return gemm(a, b, out, beta, bias);
+  add_by_halves(out, beta != 0, half, b.shape[of_b],
+                [&](int64_t begin, int64_t end, const MemoryBlock& to, bool) {
+                  gemm(range_of(a, of_a, begin, end), range_of(b, of_b, begin, end), to, 0,
+                       begin == 0 ? bias : nullptr);
+                });
+}
+
 /// The gradient of a linear layer's weight: contracts over all leading dims at once, instead of a
 /// batched product and a sum.
 static const Op linear_weight_gradient_op = register_op({
@@ -33,7 +47,18 @@ static const Op linear_weight_gradient_op = register_op({
     .rule = "... n, ... k -> n k",
     .complex = true,
     .linear = {{0}, {1}},
-    .forward = [](const Call& c) { gemm_over_leading(c.in(0), c.in(1), c.out(), beta_of(c)); },
+    .forward =
+        [](const Call& c) {
+          // The tokens of a row.
+          const int dim = c.in(0).shape.ndim() - 2;
+          const int64_t half = dim < 1 ? 0 : half_of(c, 0, dim);
+          if (dim < 1) return gemm_over_leading(c.in(0), c.in(1), c.out(), beta_of(c));
+          add_by_halves(c.out(), c.accumulate(), half, c.in(0).shape[dim],
+                        [&](int64_t begin, int64_t end, const MemoryBlock& to, bool accumulate) {
+                          gemm_over_leading(range_of(c.in(0), dim, begin, end),
+                                            range_of(c.in(1), dim, begin, end), to, accumulate);
+                        });
+        },
     .backward = give_each({[](auto& g) { return linear(conj(g.in(1)), g.grad()); },
                            [](auto& g) { return matmul(conj(g.in(0)), g.grad()); }}),
     .accumulates = {0},
@@ -48,8 +73,9 @@ static const Op matmul_op = register_op({
     .linear = {{0}, {1}},
     .forward =
         [](const Call& c) {
+          const int64_t half = c.in(1).shape.ndim() == 2 ? half_of(c, 1, 0) : 0;
           multiply_rows(c, [&](const MemoryBlock& a, const MemoryBlock& out) {
-            gemm(a, c.in(1), out, beta_of(c));
+            gemm_by_halves(a, c.in(1), out, beta_of(c), nullptr, half);
           });
         },
     .backward =
@@ -81,7 +107,8 @@ static Op register_linear(const char* name, RuleLiteral rule, std::vector<std::v
           [](const Call& c) {
             const MemoryBlock weight = transposed(c.in(1));
             multiply_rows(c, [&](const MemoryBlock& x, const MemoryBlock& out) {
-              gemm(x, weight, out, beta_of(c), c.operands() > 2 ? &c.in(2) : nullptr);
+              gemm_by_halves(x, weight, out, beta_of(c), c.operands() > 2 ? &c.in(2) : nullptr,
+                             half_of(c, 1, 1));
             });
           },
       .backward =

@@ -4,6 +4,7 @@
 #include "ops/complex.h"
 #include "ops/dims.h"
 #include "ops/functions.h"
+#include "ops/halves.h"
 #include "ops/promotion.h"
 #include "ops/rows.h"
 #include "src/kernels/copy/copy.h"
@@ -76,7 +77,16 @@ template <Reduction kKind, bool kAverages = false> static Op register_reduction(
   spec.structure = set_of_dims();
   spec.forward = [](const Call& c) {
     const double count = kAverages ? reduced_count(c.attributes(), c.in_shape(0)) : 1;
-    reduce(kKind, c.out(), c.in(0), reduced_dims(c), 1 / count, c.accumulate());
+    // The tokens of a row: of [batch, tokens] or [batch, tokens, width].
+    const int dim = std::max(1, c.in(0).shape.ndim() - 2);
+    const bool adds = kKind == Reduction::sum && c.in(0).shape.ndim() >= 2 &&
+                      has_dim(c.attributes(), 0) && has_dim(c.attributes(), dim);
+    const int64_t half = adds ? half_of(c, 0, dim) : 0;
+    add_by_halves(c.out(), c.accumulate(), half, half == 0 ? 0 : c.in(0).shape[dim],
+                  [&](int64_t begin, int64_t end, const MemoryBlock& to, bool accumulates) {
+                    reduce(kKind, to, half == 0 ? c.in(0) : range_of(c.in(0), dim, begin, end),
+                           reduced_dims(c), 1 / count, accumulates);
+                  });
   };
   return register_op(std::move(spec));
 }

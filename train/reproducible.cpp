@@ -9,11 +9,13 @@
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/fixed_products.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/extend/row_order.h"
 #include "weft/layers.h"
 #include "weft/ops.h"
 #include "weft/optimizers.h"
 #include "weft/pipelined_transformer.h"
+#include "weft/shared_batch.h"
 #include "weft/trace.h"
 #include "weft/transformer.h"
 
@@ -78,11 +80,7 @@ void Trainer::Run::check_reproducible() {
   };
   if (options_.pipeline) check_reproducible_stages(*options_.pipeline);
   if (options_.device != cpu) refuse(concat("device is ", options_.device), "cpu");
-  for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-    if (rows_[axis].is_shard() || mesh_.axis_size(axis) == 1 || has_stages(axis)) continue;
-    refuse(concat("ranks along axis ", mesh_.axis_name(axis), " hold the same rows"),
-           "axes that cut rows");
-  }
+  check_halves();
   if (is_scaled()) refuse("model computes in f16", "f32 or bf16");
   const TransformerModel& model = options_.pipeline ? *options_.pipeline->stages()[0] : *balanced_;
   if (model.config().balance_loss) refuse("model has a balance loss of experts", "none");
@@ -101,21 +99,69 @@ void Trainer::Run::check_reproducible() {
   if (!obstacle.empty()) refuse(obstacle, expected);
 }
 
+std::vector<std::string> Trainer::Run::halved_axes() const {
+  std::vector<std::string> axes;
+  for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+    const bool has_rows = rows_[axis].is_shard() || mesh_.axis_size(axis) == 1;
+    if (!has_rows && !has_stages(axis)) axes.push_back(mesh_.axis_name(axis));
+  }
+  return axes;
+}
+
+bool Trainer::Run::halves_rows() const {
+  const std::vector<std::string> axes = halved_axes();
+  return axes.size() == 1 && axes[0] == "cp";
+}
+
+/// All ways add sums that such ranks add as two halves, of what a model may cut in two.
+void Trainer::Run::check_halves() const {
+  const std::vector<std::string> axes = halved_axes();
+  if (axes.empty()) return;
+  if (axes.size() > 1) {
+    fail("trainer: ranks along axes ", axes[0], " and ", axes[1],
+         " hold the same rows, expected those of one axis for reproducible");
+  }
+  const auto refuse = [&](const std::string& what, const char* expected) {
+    fail("trainer: ", what, " along axis ", axes[0], ", expected ", expected, " for reproducible");
+  };
+  const int ranks = mesh_.axis_size(mesh_.axis(axes[0]));
+  if (ranks != 2) refuse(concat(ranks, " ranks hold the same rows"), "2");
+  const TransformerConfig& c =
+      options_.pipeline ? options_.pipeline->stages()[0]->config() : balanced_->config();
+  if (c.experts > 0) refuse("experts are cut", "none");
+  if (halves_rows() && options_.pipeline) refuse("stages share sequences", "one stage");
+  if (halves_rows() && c.query_norm != QueryNorm::none) refuse("norms of queries are cut", "none");
+  if (halves_rows() && c.sinks) refuse("attention has sinks", "none");
+  if (c.query_norm == QueryNorm::width) refuse("norms of the width of queries are cut", "none");
+  if (c.kv_lora_rank > 0) refuse("latent attention is cut", "attention by heads");
+}
+
+int64_t Trainer::Run::ranks_with_rows() const {
+  int64_t ranks = 1;
+  for (int axis = 0; axis < mesh_.ndim(); ++axis) {
+    if (rows_[axis].is_shard()) ranks *= mesh_.axis_size(axis);
+  }
+  return ranks;
+}
+
 /// Returns how many rows ranks compute at once, one each, so that the collectives add them in the
 /// tree. It is a power of two: the other ranks have none.
 int64_t Trainer::Run::rows_in_tree() {
   int64_t rows = 1;
   for (int axis = 0; axis < mesh_.ndim(); ++axis) {
-    if (has_stages(axis)) continue;
+    if (!rows_[axis].is_shard()) continue;
     rows *= static_cast<int64_t>(std::bit_floor(static_cast<unsigned>(mesh_.axis_size(axis))));
   }
-  for (; rows > 1; rows /= 2) {
+  // Halves of rows are leaves of the tree too.
+  const int64_t parts = halves_rows() ? 2 : 1;
+  for (; rows * parts > 1; rows /= 2) {
     const Box own = empty({rows, 1}, {DType::i64, cpu, rows_}).box();
-    const int64_t row = own.shape[0] == 0 ? -1 : own.offset[0];
-    if (adds_rows_in_tree(model_, mesh_.communicator(), row, rows)) break;
+    int64_t part = own.shape[0] == 0 ? -1 : own.offset[0] * parts;
+    if (part >= 0 && parts == 2) part += mesh_["cp"].communicator().rank();
+    if (adds_rows_in_tree(model_, mesh_.communicator(), part, rows * parts)) break;
   }
-  const int stages = options_.pipeline ? mesh_.axis_size(mesh_.axis("pp")) : 1;
-  if (rows == 1 && mesh_.size() > stages) {
+  const int64_t ranks = ranks_with_rows();
+  if (rows == 0 || (rows == 1 && ranks > 1)) {
     fail("trainer: gradients of some parameters are not summed over all ranks of ", mesh_,
          ", expected no axis that cuts experts for reproducible");
   }
@@ -123,9 +169,8 @@ int64_t Trainer::Run::rows_in_tree() {
     fail("trainer: batch is ", options_.batch, ", expected a multiple of ", rows,
          ", the rows that ranks compute at once, for reproducible");
   }
-  if (rows < mesh_.size() / stages) {
-    tell(concat("reproducible: ", rows, " of ", mesh_.size() / stages,
-                " ranks compute a row at a time"));
+  if (rows < ranks) {
+    tell(concat("reproducible: ", rows, " of ", ranks, " ranks compute a row at a time"));
   }
   return rows;
 }
@@ -134,12 +179,13 @@ Tensor Trainer::Run::sum_of_losses(const Batch& rows, double divisor) {
   const TraceSpan span("forward", -1, rows.ids.device());
   const FixedProducts fixed;
   auto& model = dynamic_cast<TransformerModel&>(model_);
-  const RandomState before = Context::current().random;
-  Tensor loss =
-      model.loss(rows.ids, rows.targets,
-                 {.segments = rows.segments, .reduction = LossReduction::sum, .divisor = divisor});
-  if (Context::current().random == before) return loss;
-  fail("trainer: model draws random numbers, as for dropout, expected none for reproducible");
+  SharedBatch batch{rows.ids, rows.targets, {.segments = rows.segments}};
+  if (halves_rows()) {
+    batch = share_batch(model.config(), rows.ids, rows.targets, rows.segments, mesh_["cp"], true);
+  }
+  batch.options.reduction = LossReduction::sum;
+  batch.options.divisor = divisor;
+  return model.loss(batch.ids, batch.targets, batch.options);
 }
 
 /// The same by rows. The divisor is that of all rows, because a product with the share of a
@@ -150,7 +196,11 @@ void Trainer::Run::differentiate_rows(const std::vector<MicroBatch>& batches) {
   std::vector<double> own;
   GradientTree tree;
   const FixedProducts fixed;
+  const RandomState random = Context::current().random;
   for (const MicroBatch& batch : batches) {
+    // Each micro-step draws from the streams of the first, at the places of its rows.
+    Context::current().random = random;
+    const FixedSums sums(halved_axes(), (&batch - batches.data()) * micro_batch());
     optimizer_.zero_grad();
     const Tensor loss = sum_of_losses(batch.rows, total);
     const TraceSpan span("backward", -1, batch.rows.ids.device());
@@ -170,6 +220,7 @@ void Trainer::Run::differentiate_stages_by_rows(const std::vector<MicroBatch>& b
   std::map<int, GradientTree> trees;
   std::vector<double> own;
   const FixedProducts fixed;
+  const FixedSums sums(halved_axes());
   while (own.size() < batches.size()) {
     std::vector<Batch> rows;
     const size_t first = own.size();
@@ -190,7 +241,11 @@ void Trainer::Run::differentiate_stages_by_rows(const std::vector<MicroBatch>& b
 }
 
 /// Returns the sum of each rank's numbers, one for each of its rows, in the order of the rows.
-double Trainer::Run::sum_over_rows(const std::vector<double>& own) const {
+double Trainer::Run::sum_over_rows(std::vector<double> own) const {
+  for (const std::string& axis : halved_axes()) {
+    // Ranks with the same rows count once.
+    if (mesh_.coordinate(mesh_.axis(axis)) > 0) std::ranges::fill(own, 0);
+  }
   std::vector<int64_t> bits;
   for (const double number : own) bits.push_back(std::bit_cast<int64_t>(number));
   const std::vector<int64_t> all = mesh_.communicator().all_gather_numbers(bits);

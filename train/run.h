@@ -73,7 +73,13 @@ class Trainer::Run {
   void differentiate_stages_by_rows(const std::vector<MicroBatch>& batches);
   /// True for an axis whose ranks have the stages of a pipeline.
   bool has_stages(int axis) const { return options_.pipeline && mesh_.axis_name(axis) == "pp"; }
-  double sum_over_rows(const std::vector<double>& own) const;
+  /// The axes whose two ranks compute the same rows, each half of their sums.
+  std::vector<std::string> halved_axes() const;
+  void check_halves() const;
+  /// True if two ranks along an axis "cp" compute the halves of a row.
+  bool halves_rows() const;
+  int64_t ranks_with_rows() const;
+  double sum_over_rows(std::vector<double> own) const;
   void differentiate_stages(const std::vector<MicroBatch>& batches);
   std::vector<double> validated(const std::vector<Batch>& batches);
   void step_by_graph(const std::vector<MicroBatch>& batches);

@@ -14,6 +14,7 @@
 #include "weft/error.h"
 #include "weft/extend/fixed_norm.h"
 #include "weft/extend/fixed_products.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/extend/flight.h"
 #include "weft/extend/replicas.h"
 #include "weft/fsdp.h"
@@ -341,14 +342,15 @@ class EvaluationScope : NotCopied {
 /// The mean losses of batches without gradients; of a reproducible run this rank's part of sums.
 std::vector<double> Trainer::Run::validated(const std::vector<Batch>& batches) {
   if (batches.empty()) return {};
-  if (options_.pipeline && options_.reproducible) {
+  if (options_.reproducible) {
     const FixedProducts fixed;
-    return options_.pipeline->run_rows(batches, 1, {});
+    const FixedSums sums(halved_axes());
+    if (options_.pipeline) return options_.pipeline->run_rows(batches, 1, {});
+    return {own_part(sum_of_losses(batches[0], 1))};
   }
   if (options_.pipeline) {
     return options_.pipeline->evaluate(batches, std::vector<double>(batches.size(), 1));
   }
-  if (options_.reproducible) return {own_part(sum_of_losses(batches[0], 1))};
   return {loss_(batches[0]).full_tensor().item()};
 }
 

@@ -113,7 +113,7 @@ class WEFT_API PipelinedTransformer : NotCopied {
   std::vector<double> weights_;
   /// The balance losses of the micro-batches, on the rank of the last stage.
   Tensors balances_;
-  /// What `run_rows` computes now.
+  /// The work of `run_rows`, while it runs.
   struct Rows {
     double divisor;
     TakeGradients take;

@@ -10,6 +10,7 @@
 #include "src/kernels/copy/copy.h"
 #include "weft/context.h"
 #include "weft/error.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/ops/elementwise.h"
 #include "weft/ops/factories.h"
 #include "weft/trace.h"
@@ -138,6 +139,8 @@ void BackwardRun::run_node(const Ref<Node>& node) {
 void BackwardRun::pass(const Node::Edge& edge, Tensor gradient) {
   if (!edge.node || !gradient) return;
   if (gradient.body()->copied) gradient = apart(gradient);
+  if (const FixedSums* sums = FixedSums::current()) [[unlikely]]
+    gradient = sums->reduced(gradient);
   Node* node = receiver_of(edge.node.get());
   if (node->is_leaf && node->hooks) [[unlikely]] {
     if (BackwardRun* around = completing(*node)) return around->pass(edge, std::move(gradient));

@@ -8,6 +8,7 @@
 #include "ops/engine/trace_recorder.h"
 #include "src/kernels/copy/copy.h"
 #include "weft/error.h"
+#include "weft/extend/fixed_sums.h"
 #include "weft/extend/hash.h"
 #include "weft/extend/pattern.h"
 
@@ -234,30 +235,38 @@ static bool is_operand(const Running& run, const MemoryBlock& block) {
   });
 }
 
-/// True if the op can write to the place itself. A half-precision result may go to an f32 place if
-/// the op honours `accumulate`, because it then computes in f32. Other ops write dense results
-/// only.
+/// True if a half-precision result may go to the place, of f32: the op honours `accumulate`,
+/// because it then computes in f32.
+static bool may_widen(const Running& run, const Ref<Layout>& result, size_t index,
+                      const Place& place) {
+  return contains(run.op.spec.accumulates, static_cast<int>(index)) && place.tensor &&
+         place.tensor.dtype() == DType::f32 &&
+         (result->dtype == DType::bf16 || result->dtype == DType::f16);
+}
+
+/// True if the op can write to the place itself: a dense one, unless it honours `accumulate`.
 static bool writes_directly(const Running& run, const Ref<Layout>& result, size_t index,
                             const Place& place) {
   if (!place.tensor) return false;
-  const OpBody& op = run.op;
-  bool honours = contains(op.spec.accumulates, static_cast<int>(index));
+  const bool honours = contains(run.op.spec.accumulates, static_cast<int>(index));
   if (place.accumulate && !honours) return false;
   const MemoryBlock block = place.tensor.block();
   if ((!honours && !block.is_dense()) || is_operand(run, block)) return false;
-  DType to = place.tensor.dtype();
-  bool wider =
-      honours && to == DType::f32 && (result->dtype == DType::bf16 || result->dtype == DType::f16);
-  return (result->dtype == to || wider) && lies_alike(result, layout_of(place.tensor));
+  return lies_alike(result, layout_of(place.tensor)) &&
+         (result->dtype == place.tensor.dtype() || may_widen(run, result, index, place));
 }
 
 /// Makes the results, in their places; those that cannot be written there directly get scratch
 /// memory.
 static void make_results(Running& run, std::span<Place> places) {
   for (size_t i = 0; i < run.route.results.size(); ++i) {
-    const Ref<Layout>& layout = run.route.results[i];
+    Ref<Layout> layout = run.route.results[i];
     Place* place = i < places.size() ? &places[i] : nullptr;
     const bool direct = place && writes_directly(run, layout, i, *place);
+    // Ranks round alike, whether they write directly or not.
+    if (place && !direct && FixedSums::current() && may_widen(run, layout, i, *place)) {
+      layout = layout_of(layout->sharding, layout->shape, DType::f32);
+    }
     Tensor& result = run.results.tensors[i];
     result = direct ? place->tensor : new_tensor(layout, run.device);
     run.call.outs.add_made([&] { return result.body()->block(); });
@@ -359,7 +368,9 @@ static void fill_places(const Results& results, std::span<Place> places) {
     if (places[i].direct) {
       changed(places[i].tensor);
     } else {
-      add_into(places[i].tensor, places[i].accumulate, results.tensors[i]);
+      const Tensor& value = results.tensors[i];
+      const FixedSums* sums = FixedSums::current();
+      add_into(places[i].tensor, places[i].accumulate, sums ? sums->reduced(value) : value);
     }
   }
 }
@@ -380,7 +391,7 @@ Results dispatch_into(const std::shared_ptr<const OpBody>& op, std::span<const T
   if (!op->spec.view || !make_view(run, operands[0])) make_and_compute(run, places);
   for (int i : op->spec.writes) changed(operands[static_cast<size_t>(i)]);
   fill_places(run.results, places);
-  const auto has_place = [](const Place& place) { return static_cast<bool>(place.tensor); };
+  const auto has_place = [](const Place& place) { return bool(place.tensor); };
   if (engine.watch && std::ranges::none_of(places, has_place)) [[unlikely]]
     engine.watch->computed(*op, operands, attributes, run.results.all());
   return std::move(run.results);

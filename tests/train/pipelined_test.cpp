@@ -174,9 +174,9 @@ TEST(Pipelined, RefusesOptionsThatDoNotFit) {
 }
 
 /// The error of a reproducible run by stages, on the rank that has it first.
-std::string error_of_stages(const char* schedule, bool is_tied, double dropout) {
+std::string error_of_stages(const char* schedule, bool is_tied, double dropout, int sharers = 1) {
   return error_of([&] {
-    on_mesh({{"pp", 2}}, [&](const DeviceMesh& mesh) {
+    on_mesh({{"pp", 2}, {"cp", sharers}}, [&](const DeviceMesh& mesh) {
       TransformerConfig config = transformer_config(grouped_model());
       config.tied = is_tied;
       config.residual_dropout = dropout;
@@ -184,6 +184,9 @@ std::string error_of_stages(const char* schedule, bool is_tied, double dropout) 
       options.reproducible = true;
       options.pipeline = std::make_shared<PipelinedTransformer>(
           mesh, config, pipeline_program(schedule, 2, 2), kFormulaSequence);
+      for (const auto& stage : options.pipeline->stages()) {
+        fully_shard(*stage, options.pipeline->stage_mesh());
+      }
       options.pipeline->materialize();
       AdamW optimizer(options.pipeline->named_parameters());
       Trainer(options.pipeline->module(), std::make_shared<FormulaRows>(), optimizer,
@@ -202,6 +205,8 @@ TEST(Pipelined, RefusesReproducibleStagesThatAddOtherwise) {
             "not tied for reproducible");
   EXPECT_EQ(error_of_stages("1f1b", false, 0.1),
             "pipeline: stage draws random numbers, as for dropout, expected none for reproducible");
+  EXPECT_EQ(error_of_stages("1f1b", false, 0, 2),
+            "trainer: stages share sequences along axis cp, expected one stage for reproducible");
 }
 
 }  // namespace
