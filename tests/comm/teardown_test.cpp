@@ -10,11 +10,13 @@
 
 namespace weft {
 
-/// Counts what jobs could leave behind: shared-memory files and rendezvous sockets.
+/// Counts what this process's jobs could leave behind: files in /dev/shm and rendezvous sockets.
+/// Other tests have theirs at the same time.
 static int leftovers() {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    count += entry.path().filename().string().starts_with("weft");
+    const std::string name = entry.path().filename().string();
+    count += name.starts_with("weft") && name.find(concat('-', getpid(), '-')) != std::string::npos;
   }
   std::ifstream sockets("/proc/net/unix");
   for (std::string line; std::getline(sockets, line);)
