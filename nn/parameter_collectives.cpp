@@ -336,7 +336,8 @@ void check_replicas(Optimizer& optimizer) {
     if (optimizer.steps(p) == 0) continue;
     const Tensors& state = optimizer.state(p);
     for (size_t i = 0; i < state.size(); ++i) {
-      const std::string name = concat(optimizer.parameters()[p].name(), '.', moments[i]);
+      const std::string moment = i < moments.size() ? moments[i] : std::to_string(i);
+      const std::string name = concat(optimizer.parameters()[p].name(), '.', moment);
       replicas.push_back({concat("optimizer state ", in_quotes(name)), state[i]});
     }
   }

@@ -103,7 +103,8 @@ std::string RunSaver::newest_copy(const std::set<std::string>& suspects) {
           is_directory(options_.save) ? newest_complete_checkpoint(options_.save) : "";
       return !saved.empty() && step_of(saved) > step_of(path) ? saved : "";
     });
-    return newer.empty() ? path : "";
+    if (newer.empty()) return path;
+    return options_.resume.empty() ? newer : "";
   }
   return {};
 }

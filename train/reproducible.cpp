@@ -6,6 +6,7 @@
 
 #include "train/run.h"
 #include "weft/adam.h"
+#include "weft/adapters.h"
 #include "weft/autograd.h"
 #include "weft/error.h"
 #include "weft/extend/fixed_products.h"
@@ -134,6 +135,14 @@ void Trainer::Run::check_halves() const {
   if (halves_rows() && c.sinks) refuse("attention has sinks", "none");
   if (c.query_norm == QueryNorm::width) refuse("norms of the width of queries are cut", "none");
   if (c.kv_lora_rank > 0) refuse("latent attention is cut", "attention by heads");
+  if (halves_rows() && c.tied) refuse("the embedding and the head are tied", "two parameters");
+  if (!halves_rows() && (c.heads % 2 != 0 || c.kv_heads % 2 != 0)) {
+    refuse(concat(c.heads, " query and ", c.kv_heads, " key heads are cut"), "even numbers");
+  }
+  if (!halves_rows() && !adapted_linears(model_).empty()) refuse("adapters are cut", "none");
+  if (!FixedProducts::have_equal_parts()) {
+    refuse("products by kernels without AVX-512 are cut", "a processor with AVX-512");
+  }
 }
 
 int64_t Trainer::Run::ranks_with_rows() const {
@@ -163,7 +172,8 @@ int64_t Trainer::Run::rows_in_tree() {
   const int64_t ranks = ranks_with_rows();
   if (rows == 0 || (rows == 1 && ranks > 1)) {
     fail("trainer: gradients of some parameters are not summed over all ranks of ", mesh_,
-         ", expected no axis that cuts experts for reproducible");
+         ", expected no axis that cuts experts",
+         halves_rows() ? " and cp behind the axes that cut rows" : "", " for reproducible");
   }
   if (options_.batch % rows != 0) {
     fail("trainer: batch is ", options_.batch, ", expected a multiple of ", rows,

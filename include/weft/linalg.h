@@ -20,7 +20,7 @@ namespace weft::linalg {
 // `cholesky`, `lu`, `lu_factor`, `lu_solve`, `solve`, `solve_triangular`, `cholesky_solve`, `inv`,
 // `det` and `slogdet` (those of `lu`, `det` and `slogdet` are gathered for gradients). They work in
 // panels, of which a rank receives one at a time: n^2 / 2 elements in all for `cholesky`, up to
-// 3 n^2 for factors with exchanged rows. A rank has its part of the factor and a few panels; a
+// 6 n^2 for factors with exchanged rows. A rank has its part of the factor and a few panels; a
 // matrix that columns are cut of, too, is moved to rows, which takes the same memory once more.
 // `qr`, `svd` and `svdvals` of a tall matrix [m, n] exchange triangles, n^2 elements for each rank.
 // All functions have first and second derivatives unless they say otherwise.

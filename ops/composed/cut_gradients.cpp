@@ -12,9 +12,11 @@ Tensor cut_solve_triangle(const Tensor& a, const Tensor& b, bool upper, bool tra
                           bool unit) {
   const Tensor x = solve_triangle_of_rows(a.detach(), b.detach(), upper, transposed, unit);
   if (!needs_gradient(a) && !needs_gradient(b)) return x;
+  const bool wants_a = needs_gradient(a);
   return record("solve_triangular", {a, b}, {x}, [=](const Tensors& gradients) -> Tensors {
     const Tensor out = as_output(0, x);
     const Tensor of_b = cut_solve_triangle(as_input(0, a), gradients[0], upper, !transposed, unit);
+    if (!wants_a) return {Tensor(), of_b};
     const Tensor whole = transposed ? matmul(out, t(of_b)) : matmul(of_b, t(out));
     return {neg(upper ? triu(whole, unit) : tril(whole, -int64_t{unit})), of_b};
   })[0];
@@ -23,9 +25,11 @@ Tensor cut_solve_triangle(const Tensor& a, const Tensor& b, bool upper, bool tra
 Tensor cut_solve(const Tensor& a, const LuFactor& factors, const Tensor& b, bool transposed) {
   const Tensor x = solve_by_lu_of_rows(factors.lu, factors.order, b.detach(), transposed);
   if (!needs_gradient(a) && !needs_gradient(b)) return x;
+  const bool wants_a = needs_gradient(a);
   return record("solve", {a, b}, {x}, [=](const Tensors& gradients) -> Tensors {
     const Tensor out = as_output(0, x);
     const Tensor of_b = cut_solve(as_input(0, a), factors, gradients[0], !transposed);
+    if (!wants_a) return {Tensor(), of_b};
     const Tensor of_a = transposed ? matmul(out, t(of_b)) : matmul(of_b, t(out));
     return {neg(of_a), of_b};
   })[0];

@@ -31,19 +31,15 @@ bool is_cut(const Tensor& a) {
 Sharding row_cuts(const Tensor& a) {
   const Sharding& sharding = a.sharding();
   std::vector<Placement> rows;
-  bool are_rows = true, in_factors = false;
-  int cuts = 0;
+  bool are_rows = true;
   for (int axis = 0; axis < sharding.axes(); ++axis) {
     const Placement& placement = sharding[axis];
     rows.push_back(placement.is_shard() ? Placement(Shard(0)) : Placement(Replicate()));
-    if (!placement.is_shard()) continue;
-    ++cuts;
-    are_rows = are_rows && placement.dim() == 0;
-    in_factors = in_factors || placement.outer() > 1;
+    // Slices of rows of which an inner factor is cut would move.
+    are_rows =
+        are_rows && !(placement.is_shard() && (placement.dim() != 0 || placement.outer() > 1));
   }
-  // take_rows has no rule for several axes of which one cuts an inner factor.
-  return are_rows && !(in_factors && cuts > 1) ? sharding
-                                               : Sharding(sharding.mesh(), Placements(rows));
+  return are_rows ? sharding : Sharding(sharding.mesh(), Placements(rows));
 }
 
 Tensor cut_by_rows(const Tensor& a) { return redistributed(a, row_cuts(a)); }
@@ -60,6 +56,7 @@ class RowsOfCut {
  public:
   explicit RowsOfCut(const Tensor& a)
       : sharding_(a.sharding()),
+        device_(a.device()),
         rows_(redistributed(numbers_next_to(a, 0, a.size(0)), a.sharding())
                   .local()
                   .to_vector<int64_t>()) {}
@@ -90,11 +87,12 @@ class RowsOfCut {
     return relabeled(part, layout_of({sharding_.mesh(), {}}, part.shape(), part.dtype()));
   }
 
-  /// The sum of each rank's tensor.
-  Tensor summed(const Tensor& part) const {
+  /// The sum of each rank's tensor; of those of all ranks of the mesh, also of replicas.
+  Tensor summed(const Tensor& part, bool of_replicas = false) const {
     std::vector<Placement> kinds;
     for (int axis = 0; axis < sharding_.axes(); ++axis) {
-      kinds.push_back(sharding_[axis].is_shard() ? Placement(Partial()) : Placement(Replicate()));
+      const bool has_terms = of_replicas || sharding_[axis].is_shard();
+      kinds.push_back(has_terms ? Placement(Partial()) : Placement(Replicate()));
     }
     const Sharding terms(sharding_.mesh(), Placements(kinds));
     const Tensor sum = relabeled(part, layout_of(terms, part.shape(), part.dtype()));
@@ -134,10 +132,11 @@ class RowsOfCut {
  private:
   Tensor indices(const std::vector<int64_t>& values) const {
     return from_values(values, {static_cast<int64_t>(values.size())},
-                       {.dtype = i64, .device = sharding_.mesh().device()});
+                       {.dtype = i64, .device = device_});
   }
 
   Sharding sharding_;
+  Device device_;
   std::vector<int64_t> rows_;
 };
 
@@ -233,10 +232,11 @@ Tensor order_of(const Tensor& pivots) {
   return from_values(order, {pivots.size(0)}, options_next_to(pivots, i64));
 }
 
-/// The factors of a panel that all ranks have, by the mesh's first rank.
-static LuFactor factors_of_first(const Tensor& panel, const DeviceMesh& mesh) {
+/// The factors of a panel that all ranks have, by the mesh's first rank: others may have other
+/// pivots.
+static LuFactor factors_of_first(const Tensor& panel, const RowsOfCut& rows, bool is_first) {
   LuFactor found;
-  if (mesh.rank() == 0) {
+  if (is_first) {
     found = lu_factor_of(panel);
   } else {
     found = {.lu = zeros_like(panel),
@@ -245,7 +245,7 @@ static LuFactor factors_of_first(const Tensor& panel, const DeviceMesh& mesh) {
              .info = zeros({}, options_next_to(panel, i32))};
   }
   for (Tensor* result : {&found.lu, &found.pivots, &found.order, &found.info}) {
-    *result = scatter(*result, mesh, {}).local();
+    *result = rows.summed(*result, true);
   }
   return found;
 }
@@ -259,12 +259,13 @@ LuFactor lu_of_rows(const Tensor& given) {
   std::vector<int64_t> order(static_cast<size_t>(n));
   std::iota(order.begin(), order.end(), 0);
   Tensors pivots;
+  const bool is_first = a.sharding().mesh().rank() == 0;
   int64_t failed = 0;
   for (int64_t first = 0; first < n; first += kPanel) {
     const int64_t last = std::min(first + kPanel, n);
     const Tensor columns = slice(part, 1, first, last);
     const LuFactor panel =
-        factors_of_first(rows.whole(slice(lu, 1, first, last), first, n), a.sharding().mesh());
+        factors_of_first(rows.whole(slice(lu, 1, first, last), first, n), rows, is_first);
     if (const int64_t code = code_of(panel.info); code != 0 && failed == 0) failed = first + code;
     pivots.push_back(add(panel.pivots, first));
     // The panel's rows and those that change places: `wanted` are where they come from.

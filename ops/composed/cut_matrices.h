@@ -23,7 +23,7 @@ Tensor cut_by_rows(const Tensor& a);
 CholeskyFactor cholesky_of_rows(const Tensor& a);
 
 /// As lu_factor_of; lu is cut as `a` is, the others are on all ranks. Each rank receives the
-/// panels, n^2 / 2 elements, twice, and up to 2 n^2 elements of rows that are exchanged.
+/// panels, n^2 / 2 elements, sums of them, and of the rows that are exchanged: up to 6 n^2 in all.
 LuFactor lu_of_rows(const Tensor& a);
 
 /// As solve_by_lu; x [n, k] is cut by rows. `order`: of lu_of_rows.

@@ -80,7 +80,7 @@ int64_t Program::peak_bytes() const {
   for (const ProgramSlot& slot : slots) held += slot.held_before ? slot.bytes : 0;
   int64_t most = held;
   for (const ProgramStep& step : steps) {
-    if (step.act != Act::acquire && step.act != Act::release) continue;
+    if (step.slot < 0 || (step.act != Act::acquire && step.act != Act::release)) continue;
     const int64_t bytes = slots[static_cast<size_t>(step.slot)].bytes;
     most = std::max(most, held += step.act == Act::acquire ? bytes : -bytes);
   }

@@ -11,6 +11,7 @@ namespace weft {
 using Act = ProgramAct;
 
 bool names_axis(const std::string& axes, const std::string& axis) {
+  if (axes == axis) return true;  // names may have " by " themselves
   const std::string all = '+' + axes.substr(0, axes.find(" by ")) + '+';
   return all.find('+' + axis + '+') != std::string::npos;
 }

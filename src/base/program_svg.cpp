@@ -20,8 +20,10 @@ std::string xml_text(std::string_view text) {
 
 /// The label of a box, or as much of it as fits; the whole one is then shown by the pointer.
 static std::string label_in(const DrawnBox& box, double x, double y, double width) {
-  const auto most = static_cast<size_t>(std::max(0.0, (width - 4) / 5.5));
+  auto most = static_cast<size_t>(std::max(0.0, (width - 4) / 5.5));
   const bool fits = box.label.size() <= most;
+  // A character of UTF-8 is not cut.
+  while (!fits && most > 0 && (static_cast<unsigned char>(box.label[most]) & 0xC0) == 0x80) --most;
   std::string text = formatted("<text x=\"%.1f\" y=\"%.1f\" font-size=\"10\">", x, y) +
                      xml_text(fits ? box.label : box.label.substr(0, most));
   if (!fits) text += "<title>" + xml_text(box.label) + "</title>";
@@ -71,7 +73,8 @@ static DrawnRow memory_row(const Program& program, const std::vector<ProgramRun:
   double since = 0;
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const ProgramStep& step = program.steps[i];
-    if (step.act != ProgramAct::acquire && step.act != ProgramAct::release) continue;
+    if (step.slot < 0 || (step.act != ProgramAct::acquire && step.act != ProgramAct::release))
+      continue;
     if (spans[i].begin > since) {
       row.boxes.push_back({bytes_in_words(held), since, spans[i].begin, "#ffffff"});
       since = spans[i].begin;

@@ -100,7 +100,7 @@ TEST_F(Elastic, EndsBetweenTwoStarts) {
   const std::string said = scratch_.path("said");
   const Outcome outcome = run_command(
       concat("exec 2>&1; ", WEFT_PROGRAM, " run -n 1 --redundancy host -- sh -c 'exit 3' >", said,
-             " 2>&1 & launcher=$!; while ! grep -q 'in 1 s' ", said, "; do sleep 0.05; done; ",
+             " 2>&1 & launcher=$!; while ! grep -qs 'in 1 s' ", said, "; do sleep 0.05; done; ",
              "kill -TERM $launcher; wait $launcher; echo code $?; ",
              "ls -d /dev/shm/weft-job-*-$launcher-* 2>/dev/null | wc -l"));
   EXPECT_EQ(outcome.text, "code 143\n0\n");

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tests/train/formula_rows.h"
+#include "weft/extend/fixed_products.h"
 #include "weft/extend/hash.h"
 #include "weft/fsdp_module.h"
 #include "weft/layers.h"
@@ -214,6 +215,9 @@ TEST(Reproducible, StagesHaveTheSameBits) {
   for (const Way& way : ways) EXPECT_EQ(trained(way, config, 8, 4), expected) << way;
 }
 
+#define SKIP_WITHOUT_EQUAL_PARTS \
+  if (!FixedProducts::have_equal_parts()) GTEST_SKIP() << "oneDNN has no kernels of AVX-512 here"
+
 /// Trains in the ways, of which each cuts the sums of a row in two.
 void expect_halves(const std::vector<Way>& ways, const TransformerConfig& config) {
   const Result wide = trained({.strategy = "ddp"}, config, 8, 4);
@@ -224,6 +228,7 @@ void expect_halves(const std::vector<Way>& ways, const TransformerConfig& config
 }
 
 TEST(Reproducible, TensorParallelModelsHaveTheSameBits) {
+  SKIP_WITHOUT_EQUAL_PARTS;
   expect_halves({{.axes = {{"dp", 1}, {"tp", 2}}, .threads = 2},
                  {.axes = {{"dp", 1}, {"tp", 2}}, .compute = bf16, .cuts_tokens = false},
                  {.axes = {{"dp", 2}, {"tp", 2}}, .accumulate = 2, .recomputes = true},
@@ -232,12 +237,14 @@ TEST(Reproducible, TensorParallelModelsHaveTheSameBits) {
 }
 
 TEST(Reproducible, SharedSequencesHaveTheSameBits) {
+  SKIP_WITHOUT_EQUAL_PARTS;
   expect_halves({{.axes = {{"cp", 2}}, .strategy = "ddp", .threads = 2},
                  {.axes = {{"dp", 2}, {"cp", 2}}, .compute = bf16, .recomputes = true}},
                 grouped());
 }
 
 TEST(Reproducible, BiasesHaveTheSameBits) {
+  SKIP_WITHOUT_EQUAL_PARTS;
   TransformerConfig config = grouped();
   config.norm = NormKind::layer;
   config.norm_bias = config.qkv_bias = config.output_bias = config.mlp_bias = true;
@@ -248,6 +255,7 @@ TEST(Reproducible, BiasesHaveTheSameBits) {
 }
 
 TEST(Reproducible, DropoutHasTheSameBits) {
+  SKIP_WITHOUT_EQUAL_PARTS;
   TransformerConfig config = grouped();
   config.residual_dropout = config.attention_dropout = config.embedding_dropout = 0.1;
   const Result expected = trained({.strategy = "ddp"}, config, 8, 4);
@@ -263,6 +271,7 @@ TEST(Reproducible, DropoutHasTheSameBits) {
 /// The values of each pair of choices meet: 43 meshes and strategies, each with 4 of the others.
 TEST(Reproducible, PairsOfChoices) {
   const char* steps = std::getenv("WEFT_REPRODUCIBLE_STEPS");
+  SKIP_WITHOUT_EQUAL_PARTS;
   if (!steps) GTEST_SKIP() << "set WEFT_REPRODUCIBLE_STEPS, for example 100, to run it";
   std::vector<Way> ways;
   for (const char* strategy : {"ddp", "zero1", "zero2", "full_shard"}) {
@@ -410,6 +419,15 @@ TEST(Reproducible, NamesWhatIsNotCutInTwo) {
         .config = [](TransformerConfig& c) { c.sinks = true; },
         .rows = {Shard(0), Replicate()}},
        "attention has sinks along axis cp, expected none for reproducible"},
+      {{.axes = {{"dp", 1}, {"cp", 2}},
+        .config = [](TransformerConfig& c) { c.tied = true; },
+        .rows = {Shard(0), Replicate()}},
+       "the embedding and the head are tied along axis cp, expected two parameters for "
+       "reproducible"},
+      {{.axes = {{"dp", 1}, {"tp", 2}},
+        .config = [](TransformerConfig& c) { c.kv_heads = 1; },
+        .rows = {Shard(0), Replicate()}},
+       "4 query and 1 key heads are cut along axis tp, expected even numbers for reproducible"},
   };
   for (const auto& [refused, error] : cases) {
     EXPECT_EQ(error_of_training(refused), concat("trainer: ", error));

@@ -16,6 +16,13 @@ static bool& products_are_fixed() {
 FixedProducts::FixedProducts(bool on) : before_(std::exchange(products_are_fixed(), on)) {}
 FixedProducts::~FixedProducts() { products_are_fixed() = before_; }
 bool FixedProducts::are_on() { return products_are_fixed(); }
+bool FixedProducts::have_equal_parts() {
+#ifdef WEFT_WITH_ONEDNN
+  return has_avx512_kernels();
+#else
+  return true;
+#endif
+}
 
 #ifdef WEFT_WITH_ONEDNN
 /// to += from, of f32.
@@ -95,7 +102,10 @@ void multiply_in_tiles(const Product& given) {
   constexpr int64_t kWorthTiles = int64_t{1} << 20, kMostTiles = 8, kLeast = 128, kMultiple = 64;
   const bool by_rows = given.m >= given.n;
   const int64_t size = by_rows ? given.m : given.n;
-  const bool cuts = usable_threads() > 1 && given.m * given.n * given.k >= kWorthTiles;
+  const bool has_equal_parts = FixedProducts::have_equal_parts();
+  // Where parts have other bits, the tiles depend on the shape alone.
+  const bool cuts =
+      (!has_equal_parts || usable_threads() > 1) && given.m * given.n * given.k >= kWorthTiles;
   const int64_t share = (size + kMostTiles - 1) / kMostTiles;
   const int64_t each =
       cuts ? std::max(kLeast, (share + kMultiple - 1) / kMultiple * kMultiple) : size;
@@ -114,7 +124,7 @@ void multiply_in_tiles(const Product& given) {
         tile.bias = element_at(const_cast<void*>(given.bias), first, given.bias_dtype);
       }
     }
-    multiply_in_blocks(tile);
+    has_equal_parts ? multiply_in_blocks(tile) : multiply_onednn(tile);
   });
 }
 #endif

@@ -156,6 +156,15 @@ static PrimitiveTable& thread_primitives() {
 
 dnnl::stream& onednn_stream() { return thread_primitives().stream; }
 
+bool has_avx512_kernels() {
+  static const bool has = [] {
+    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+    constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
+    return (isa & needed) == needed;
+  }();
+  return has;
+}
+
 // Without bf16 instructions oneDNN computes bf16 at 30 GFLOP/s and f32 at 150.
 bool has_bf16_instructions() {
   static const bool has = [] {

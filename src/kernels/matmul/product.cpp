@@ -269,7 +269,8 @@ void multiply(const Product& product) {
   const bool tiny = product.m * product.n * product.k <= kTinyProduct;
   const bool in_f32 = product.a.dtype <= DType::f16 && product.c.dtype <= DType::f16;
   // A fixed product is computed in one way, whatever its numbers of rows and columns.
-  const bool is_fixed = in_f32 && product.k > 0 && FixedProducts::are_on();
+  const bool is_fixed = in_f32 && product.k > 0 && FixedProducts::are_on() &&
+                        (FixedProducts::have_equal_parts() || (!tiny && !is_narrow(product)));
   if (in_f32 && !tiny && !is_fixed && is_narrow(product)) return multiply_narrow(product);
 #ifdef WEFT_WITH_ONEDNN
   if (is_fixed) return multiply_in_tiles(product);

@@ -119,6 +119,9 @@ void multiply_in_tiles(const Product& product);
 /// with nothing done, where OpenBLAS is missing.
 bool multiply_by_blas(const Product& product);
 
+/// Returns whether oneDNN computes by AVX-512.
+bool has_avx512_kernels();
+
 /// Returns whether the processor has instructions for products of bf16.
 bool has_bf16_instructions();
 
