@@ -257,8 +257,8 @@ static int run_program(const LaunchedProgram& o) {
         launched(o, start.number == 0 ? o.command : restarted(o.command), start, kept);
     if (report.told) return report.code;
     if (kept.signals && kept.signals->told() != 0) return 128 + kept.signals->told();
-    // Flags that the job has run with are wrong only beside those of a host that came without
-    // --rejoin: the copies are kept for it.
+    // The job has run with these flags before. They differ only from those of a host that came back
+    // without --rejoin, so the copies are kept until it comes with it.
     const bool met_other_flags = o.hosts > 1 && kept.has_copies && start.number > 0 &&
                                  report.rank >= 0 && !report.requested && report.code == 2;
     const bool has_failed = may_restart(report) || met_other_flags;

@@ -279,7 +279,7 @@ class ScheduleWriter final : public Executor {
   /// Stands for the gradients' buffer, next to the levels of a group.
   static constexpr size_t kGradients = SIZE_MAX;
 
-  /// Whether memory stays for the next step.
+  /// Returns whether memory stays for the next step.
   bool is_kept(const ParamGroup& group, size_t which) const {
     const ParamGroup::Controls& controls = group.controls;
     if (which == kGradients) {

@@ -82,7 +82,7 @@ static Tensors layer_norm_gradients(std::span<const Tensor> given, const Attribu
 
 // operands of the gradients: dy, x, weight
 // Missed layouts of norms, softmax and their gradients: all are linear in dy or the weight, yet a
-// Partial one is reduced first. Otherwise every rank would compute whole rows instead of its own,
+// Partial one is reduced first. Otherwise every rank would compute the rows of all ranks,
 // and a gradient with several results would end with several tensors to reduce.
 
 static const Op rms_norm_backward_op = register_op({

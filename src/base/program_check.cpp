@@ -66,7 +66,7 @@ class ProgramWalk {
     std::set<int> reads = {};
   };
 
-  /// `what` is followed by the rank; the last part says what was expected.
+  /// Adds a defect whose sentence joins the parts; the last one states the expected value.
   template <class... Parts> void add(Fault fault, const Parts&... parts) {
     std::string text = concat(parts...);
     const size_t end = text.rfind(", expected ");
@@ -176,7 +176,7 @@ class ProgramWalk {
   size_t at_ = 0;
 };
 
-/// What all ranks of a collective have to agree on.
+/// Describes what all ranks of a collective have to agree on.
 std::string meeting_words(const ProgramStep& step) {
   return concat(words_of(step), step.change.empty() ? "" : concat(" ", step.change));
 }

@@ -139,18 +139,8 @@ bool multiply_by_blas(const Product& given) {
   const bool by_rows = p.m >= p.n;
   const int64_t size = by_rows ? p.m : p.n, share = (size + threads - 1) / threads;
   run_tasks((size + share - 1) / share, threads, [&](int64_t i, int) {
-    Product part = p;
-    const int64_t first = i * share, count = std::min(share, size - first);
-    if (by_rows) {
-      part.m = count;
-      part.a = p.a.rows_from(first);
-      part.c = p.c.rows_from(first);
-    } else {
-      part.n = count;
-      part.b = p.b.transposed().rows_from(first).transposed();
-      part.c = p.c.transposed().rows_from(first).transposed();
-    }
-    multiply_part(part);
+    const int64_t first = i * share;
+    multiply_part(p.part(by_rows, first, std::min(share, size - first)));
   });
   if (!in_place) store_matrix(computed, given.m, given.n, given.c, given.beta);
   if (given.c.dtype == DType::f64) add_bias(given);

@@ -110,20 +110,8 @@ void multiply_in_tiles(const Product& given) {
   const int64_t each =
       cuts ? std::max(kLeast, (share + kMultiple - 1) / kMultiple * kMultiple) : size;
   run_tasks((size + each - 1) / each, usable_threads(), [&](int64_t i, int) {
-    Product tile = given;
-    const int64_t first = i * each, count = std::min(each, size - first);
-    if (by_rows) {
-      tile.m = count;
-      tile.a = given.a.rows_from(first);
-      tile.c = given.c.rows_from(first);
-    } else {
-      tile.n = count;
-      tile.b = given.b.transposed().rows_from(first).transposed();
-      tile.c = given.c.transposed().rows_from(first).transposed();
-      if (given.bias) {
-        tile.bias = element_at(const_cast<void*>(given.bias), first, given.bias_dtype);
-      }
-    }
+    const int64_t first = i * each;
+    const Product tile = given.part(by_rows, first, std::min(each, size - first));
     has_equal_parts ? multiply_in_blocks(tile) : multiply_onednn(tile);
   });
 }

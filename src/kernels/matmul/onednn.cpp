@@ -156,22 +156,19 @@ static PrimitiveTable& thread_primitives() {
 
 dnnl::stream& onednn_stream() { return thread_primitives().stream; }
 
+static bool has_instructions(dnnl::cpu_isa needed) {
+  const auto bits = static_cast<unsigned>(needed);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & bits) == bits;
+}
+
 bool has_avx512_kernels() {
-  static const bool has = [] {
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    constexpr auto needed = static_cast<unsigned>(dnnl::cpu_isa::avx512_core);
-    return (isa & needed) == needed;
-  }();
+  static const bool has = has_instructions(dnnl::cpu_isa::avx512_core);
   return has;
 }
 
 // Without bf16 instructions oneDNN computes bf16 at 30 GFLOP/s and f32 at 150.
 bool has_bf16_instructions() {
-  static const bool has = [] {
-    const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
-    constexpr auto bf16_isa = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-    return (isa & bf16_isa) == bf16_isa;
-  }();
+  static const bool has = has_instructions(dnnl::cpu_isa::avx512_core_bf16);
   return has;
 }
 

@@ -78,6 +78,20 @@ struct Product {
   Product transposed() const {
     return {n, m, k, b.transposed(), a.transposed(), c.transposed(), beta};
   }
+
+  /// The product of `count` rows of the result from `first` on, or of as many columns.
+  Product part(bool of_rows, int64_t first, int64_t count) const {
+    Product made = *this;
+    if (of_rows) {
+      made.m = count, made.a = a.rows_from(first), made.c = c.rows_from(first);
+      return made;
+    }
+    made.n = count;
+    made.b = b.transposed().rows_from(first).transposed();
+    made.c = c.transposed().rows_from(first).transposed();
+    if (bias) made.bias = element_at(const_cast<void*>(bias), first, bias_dtype);
+    return made;
+  }
 };
 
 /// Computes the product: with oneDNN, or in plain loops when it is tiny, not floating, or the build
